@@ -28,12 +28,14 @@ SYNC = [
     (r"\baclose\b", "close"),
     (r"\baiter_(bytes|lines)\b", r"iter_\1"),
     (r"\baread\b", "read"),
+    (r"\bAwaitable\[(\w+)\]", r"\1"),
+    (r"\bAwaitable, ", ""),
     (r"\bAsyncIterator\b", "Iterator"),
     (r"\bAsyncGenerator\[([^\[\]]+), None\]", r"Generator[\1, None, None]"),
     (r"\bAsyncGenerator\b", "Generator"),
     (r"\bAsyncIterable\b", "Iterable"),
     (r"\bAsyncClient\b", "Client"),
-    (r"\bAsync(Mundi|World|Pool|Worker|Http|Bundle)\b", r"\1"),
+    (r"\bAsync(Mundi|World|Pool|Worker|Http|Bundle|Functions|Children)\b", r"\1"),
     (r"\basynchronous\b", "synchronous"),
 ]
 

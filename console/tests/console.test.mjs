@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { after, before, describe, test } from 'node:test';
-import { fill, grow } from './data.mjs';
+import { fill, grow, research, shop } from './data.mjs';
 import { go, launch, open, Server } from './harness.mjs';
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
@@ -34,6 +34,9 @@ const SCREENS = [
   ['a world', '#/u/default/worlds/notes', 'Move the warehouse'],
   ['a record', '#/u/default/worlds/order-1042?at=4&tab=record', 'The whole record'],
   ['open work', '#/u/default/worlds/notes?tab=open', 'external.task'],
+  ['functions', '#/u/default/worlds/lamps?tab=functions', 'stock.reserve'],
+  ['the awaits of a function', '#/u/default/worlds/lamps?tab=functions&instance=order/1041', 'Fork before its result'],
+  ['children', '#/u/default/worlds/research?tab=children', 'delivery times'],
   ['a difference', '#/u/default/worlds/till?at=12&vs=3&tab=difference', 'count'],
   ['a query', '#/u/default/worlds/till?tab=query', 'a query changes nothing'],
   ['send', '#/u/default/worlds/till?tab=send', 'A call waits for the reply'],
@@ -215,6 +218,68 @@ test('a lease is revoked and reclaimed with the mouse, and a pool gets a policy'
   await shown(page, 'no heartbeat for 600000 ms');
   const { watch } = await server.ask('GET', server.of('/pools/seats/watch'));
   assert.deepEqual(watch, { holder_ended: true, silent_after_ms: 600_000, reclaim_after_ms: 60_000 });
+  assert.deepEqual(page.wrong, []);
+  await page.context().close();
+});
+
+test('a function that waits is paused and cancelled with the mouse, and its past is shown at its height', async () => {
+  await shop(server, 'lamps-2', [['7', false]]);
+  const page = await open(browser, server, '#/u/default/worlds/lamps-2');
+  // The tab says how many run.
+  await page.getByRole('tab', { name: 'Functions 1' }).click();
+  const instance = page.getByRole('list', { name: 'Durable functions' }).getByRole('listitem');
+  await instance.getByText(/waits for the effect stock\.reserve \(await 2\) for \d/).waitFor();
+  const confirm = async (button, label) => {
+    await instance.getByRole('button', { name: button, exact: true }).click();
+    await page.getByRole('dialog').getByRole('button', { name: label }).click();
+  };
+  await confirm('Pause', 'Pause');
+  await server.until('/worlds/lamps-2/functions/order/7', (it) => it.paused);
+  await confirm('Resume', 'Resume');
+  await server.until('/worlds/lamps-2/functions/order/7', (it) => !it.paused);
+  await confirm('Cancel', 'Cancel the function');
+  // It gives back what was paid, and only then it has ended.
+  await instance.getByText(/waits for the effect payment\.refund/).waitFor();
+  const { claim, params } = await server.claim('payment.refund');
+  assert.equal(params.charge, 'ch_7');
+  await server.ask('POST', server.of('/tasks/complete'), { claim, result: {}, adapter: 'bank' });
+  await instance.getByText('cancelled', { exact: true }).waitFor();
+  assert.equal(await instance.getByRole('button', { name: 'Cancel', exact: true }).count(), 0);
+  await instance.getByRole('button', { name: 'Show the awaits' }).click();
+  const awaits = page.getByRole('region', { name: 'The awaits of order/7' });
+  await awaits.getByText('payment.refund').waitFor();
+  assert.equal(await awaits.getByRole('row').count(), 1 + 3);
+  // At the height where the first await was asked for, it waited for that one.
+  await awaits.getByRole('button', { name: /^height/ }).first().click();
+  await instance.getByText(/waits for the effect payment\.charge \(await 1\) since \d{4}-/).waitFor();
+  assert.equal(await instance.getByRole('button', { name: 'Cancel', exact: true }).count(), 0, 'the past is not changed');
+  assert.deepEqual(page.wrong, []);
+  await page.context().close();
+});
+
+test('children are shown with phase and budget, and cancelled with the mouse', async () => {
+  const [, working, queued] = await research(server, 'research-2');
+  const page = await open(browser, server, '#/u/default/worlds/research-2');
+  await shown(page, 'Waits for 2 children: 1 at work, 1 not started');
+  await page.getByRole('tab', { name: 'Children 2' }).click();
+  const card = (text) => page.getByRole('list', { name: 'Children', exact: true }).locator('> li', { hasText: text });
+  await page.getByRole('region', { name: 'Budget of the children' }).getByText('5,500 of 20,000').waitFor();
+  await card('prices').getByText('passed', { exact: true }).waitFor();
+  await card('prices').getByText('spent 4,200 of 5,000 tokens').waitFor();
+  await card('suppliers').getByText('spent 1,300 of 5,000 tokens').waitFor();
+  assert.equal(await card('delivery times').locator('[aria-current=step]').innerText(), 'queued');
+  // One that has not begun ends at once; one that is at work is stopped by its worker.
+  for (const topic of ['delivery times', 'suppliers']) {
+    await card(topic).getByRole('button', { name: 'Cancel', exact: true }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Cancel the child' }).click();
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+  }
+  await server.until(`/worlds/research-2/children/${queued}`, (child) => child.outcome === 'cancelled');
+  await card('delivery times').getByText('cancelled', { exact: true }).waitFor();
+  await card('suppliers').getByText('cancel requested').waitFor();
+  await server.until(`/worlds/research-2/children/${working}`, (child) => child.phase === 'started' && child.cancel_request_id);
+  await card('prices').getByRole('button', { name: 'Show the events' }).click();
+  await card('prices').getByText('WORKER_PASS').waitFor();
   assert.deepEqual(page.wrong, []);
   await page.context().close();
 });

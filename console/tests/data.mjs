@@ -1,4 +1,6 @@
 // Worlds in every state that the console shows.
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
 
 /** An order that is shipped in steps by a worker outside: effects with receipts, and one that is open. */
 async function shipment(server, world, steps, done) {
@@ -14,7 +16,49 @@ async function shipment(server, world, steps, done) {
   }
 }
 
+const SHOP = join(import.meta.dirname, '../../examples/order-saga/durable/rust');
+
+/** A world whose program has a durable function: one instance waits for stock, one is done. */
+export async function shop(server, world, keys) {
+  await server.create(world, 'shop');
+  for (const [key, isDone] of keys) {
+    // The result is not waited for: most instances stay open.
+    const run = server.ask('POST', server.of(`/worlds/${world}/functions/order/${key}?timeout=1ms`), { sku: 'lamp', quantity: 2, cents: 4_900 });
+    await run.catch((error) => assert.match(error.message, /CALL_TIMEOUT/));
+    await finish(server, 'payment.charge', { charge: `ch_${key}` });
+    if (isDone) await finish(server, 'stock.reserve', {});
+    await server.until(`/worlds/${world}/functions/order/${key}`, (it) => (isDone ? it.state === 'done' : it.waits[0]?.name === 'stock.reserve'));
+  }
+}
+
+async function finish(server, kind, result) {
+  const { claim } = await server.claim(kind);
+  await server.ask('POST', server.of('/tasks/complete'), { claim, result, adapter: 'warehouse' });
+}
+
+/** A world with a child that passed, one that is at work, and one that waits for its turn. */
+export async function research(server, world) {
+  const kv = (await server.ask('GET', server.of('/programs'))).find((program) => program.name === 'kv');
+  const { hash } = await server.ask('POST', server.of('/manifests'), { program: kv.program, effects: { 'child.spawn': {} }, limits: { max_active_children: 1 } });
+  await server.ask('POST', server.of('/worlds'), { world, manifest: hash });
+  await server.ask('PUT', server.of(`/worlds/${world}/budget`), { limits: { tokens: 20_000 } });
+  const spawn = (topic) => server.ask('POST', server.of(`/worlds/${world}/children`), { kind: 'external', params: { topic }, budget: { tokens: 5_000 } });
+  const children = [await spawn('prices'), await spawn('suppliers'), await spawn('delivery times')];
+  const of = (verb, body) => server.ask('POST', server.of(`/tasks/children/${verb}`), body);
+  const first = await server.claim('external', 'tasks/children');
+  await of('start', { claim: first.claim });
+  await of('complete', { claim: first.claim, result: { found: 3 }, spent: { tokens: 4_200 } });
+  const second = await server.claim('external', 'tasks/children');
+  await of('start', { claim: second.claim });
+  await of('report', { claim: second.claim, spent: { tokens: 1_300 } });
+  return children.map((child) => child.child_id);
+}
+
 export async function fill(server) {
+  await server.mundi('program', 'build', SHOP);
+  await server.mundi('program', 'upload', SHOP, '--as', 'shop');
+  await shop(server, 'lamps', [['1041', true], ['1042', false]]);
+  await research(server, 'research');
   await server.create('till', 'counter');
   for (const amount of [5, 12, -3, 40, 8, 1, -20, 7]) await server.call('till', 'add', amount);
   await shipment(server, 'order-1043', 3, 3);

@@ -1,9 +1,10 @@
 // A real server, real data and a real browser for tests and screenshots.
-import { spawn } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { extname, join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { promisify } from 'node:util';
 import { chromium } from 'playwright-core';
 
 const here = import.meta.dirname;
@@ -71,6 +72,19 @@ export class Server {
 
   send(world, event, value = null, query = '') {
     return this.ask('POST', this.of(`/worlds/${world}/send/${event}${query}`), value);
+  }
+
+  /** The command line, on this server. */
+  async mundi(...words) {
+    return (await promisify(execFile)(binary, words, { env: { ...process.env, MUNDI_URL: this.url } })).stdout;
+  }
+
+  /** Claims one task for a worker outside: of effects, or of children. */
+  async claim(kind, of = 'tasks') {
+    for (;;) {
+      const tasks = await this.ask('POST', this.of(`/${of}/claim`), { kinds: [kind], limit: 1, wait: '10s', ttl: '1h' });
+      if (tasks.length > 0) return tasks[0];
+    }
   }
 
   /** An active lease of a pool. */

@@ -97,6 +97,9 @@ if hasattr(program, "describe_to"):
     program.describe_to(json.loads(OFFER))
 
 
+_OFFERED = json.dumps(program.offered(json.loads(OFFER))) if hasattr(program, "offered") else OFFER
+
+
 class WitWorld(wit_world.WitWorld):
     def handle(self, event: types.Event) -> None:
         try:
@@ -111,4 +114,4 @@ class WitWorld(wit_world.WitWorld):
             raise Err(f"{type(error).__name__}: {error}") from None
 
     def describe(self) -> str:
-        return OFFER
+        return _OFFERED

@@ -1,7 +1,10 @@
 //! The client libraries in `clients/`, and MCP by the official Python SDK: each against a real server that is killed in between, and ready to
 //! publish.
 
-use crate::{guests::on_path, run, services};
+use crate::{
+    guests::{self, on_path},
+    run, services,
+};
 use std::{env, fs, path::Path};
 
 const TYPESCRIPT: &str = "clients/typescript";
@@ -21,7 +24,8 @@ fn built() -> bool {
 }
 
 pub(crate) fn test() -> bool {
-    built() && rust() && typescript() && python()
+    // Their tests upload a program in Rust, with durable functions.
+    guests::rust() && built() && rust() && typescript() && python()
 }
 
 /// That it works is tested with the crate `mundi`; here, that it can be published.
@@ -39,7 +43,7 @@ fn typescript() -> bool {
         && installed()
         && run("node", &[&at("generate.mjs"), "--check"], &[])
         && run(&at("node_modules/.bin/tsc"), &["--project", TYPESCRIPT], &[])
-        && ["client", "package", "browser"]
+        && ["client", "functions", "package", "browser"]
             .iter()
             .all(|name| run("node", &["--test", "--test-reporter=spec", &at(&format!("tests/{name}.test.mjs"))], &[]))
 }

@@ -2,7 +2,10 @@
 //!
 //! Rust alone builds the server; node and Chromium are needed only here.
 
-use crate::{guests::on_path, run, services};
+use crate::{
+    guests::{self, on_path},
+    run, services,
+};
 use std::{fs, path::Path};
 
 const FOLDER: &str = "console";
@@ -18,7 +21,7 @@ pub(crate) fn test() -> bool {
         eprintln!("node is not on the path: the console is not tested, and its archive not compared with its sources");
         return true;
     }
-    services::chromium() && installed() && built() && node(&["console/pack.mjs", "--check"], &[]) && browser(&[])
+    installed() && built() && node(&["console/pack.mjs", "--check"], &[]) && browser(&[])
 }
 
 /// The same with a hundred thousand records and worlds.
@@ -29,12 +32,16 @@ pub(crate) fn large() -> bool {
         ("MUNDI_CONSOLE_JUMPS", "200"),
         ("MUNDI_CONSOLE_WORLDS", "100000"),
     ];
-    services::chromium() && installed() && release() && browser(&large)
+    installed() && release() && browser(&large)
 }
 
 /// Pictures for the README and the guide.
 pub(crate) fn screenshots() -> bool {
-    services::chromium() && installed() && release() && node(&["console/tests/screenshots.mjs"], &RELEASE)
+    services::chromium()
+        && guests::rust()
+        && installed()
+        && release()
+        && node(&["console/tests/screenshots.mjs"], &RELEASE)
 }
 
 const RELEASE: [(&str, &str); 1] = [("MUNDI_PROFILE", "release")];
@@ -43,8 +50,11 @@ fn release() -> bool {
     run("cargo", &["build", "--release", "--package", "mundi", "--bin", "mundi"], &[])
 }
 
+/// The data has a program in Rust, with durable functions.
 fn browser(environment: &[(&str, &str)]) -> bool {
-    node(&["--test", "--test-reporter=spec", "console/tests/console.test.mjs"], environment)
+    services::chromium()
+        && guests::rust()
+        && node(&["--test", "--test-reporter=spec", "console/tests/console.test.mjs"], environment)
 }
 
 /// What the lockfile says, once for each lockfile.

@@ -43,7 +43,7 @@ fn tests(languages: &str) -> bool {
 }
 
 /// A compiler for the target: rustup's, or Debian's with the sources of the standard library.
-fn rust() -> bool {
+pub(crate) fn rust() -> bool {
     if has_target() || has_debian() {
         return true;
     }

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", Path(__file__).parents[3] / "target"))
 BINARY = os.environ.get("MUNDI_BIN", str(TARGET / os.environ.get("MUNDI_PROFILE", "debug") / "mundi"))
+SHOP = Path(__file__).parents[3] / "examples/order-saga/durable/rust"
 T = TypeVar("T")
 
 
@@ -36,6 +37,15 @@ class Server:
                 threading.Thread(target=self.child.stderr.read, daemon=True).start()
                 return self
         raise RuntimeError("the server ended:\n" + "".join(said))
+
+    def mundi(self, *words: str) -> str:
+        """The command line, on this server."""
+        return subprocess.run([BINARY, *words], check=True, capture_output=True, text=True, env={**os.environ, "MUNDI_URL": self.url}).stdout
+
+    def upload_shop(self) -> None:
+        """A program with the durable function `order`, under the name `shop`."""
+        self.mundi("program", "build", str(SHOP))
+        self.mundi("program", "upload", str(SHOP), "--as", "shop")
 
     def kill(self) -> None:
         """kill -9."""

@@ -10,11 +10,11 @@ use serde_json::Value;
 use std::time::Duration;
 use tokio::time::Instant;
 
-const TIMEOUT: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 /// The server knows an idempotency key for an hour.
 const TIMEOUT_MAX: Duration = Duration::from_secs(55 * 60);
 /// One request waits so long at most, so that a connection that is dead is noticed.
-const WAIT_MAX: Duration = Duration::from_secs(20);
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Clone, Default)]
 pub struct CallOptions {

@@ -2,20 +2,36 @@
 
 use crate::{
     error::Error,
-    http::{Http, Repeat, escape},
+    http::{Http, Repeat, escape, query},
     pool::Pool,
     worker::Worker,
     world::{World, make},
 };
 use bytes::Bytes;
-use futures_util::{StreamExt, stream::BoxStream};
+use futures_util::{StreamExt, stream, stream::BoxStream};
 use reqwest::{Body, Method};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// A universe of a server.
 #[derive(Debug, Clone)]
 pub struct Mundi {
     http: Http,
+}
+
+/// A command to many worlds.
+#[derive(Debug, Clone, Default)]
+pub struct Bulk {
+    /// `pause`, `resume`, `archive`, `unarchive` or `delete`.
+    pub verb: String,
+    /// The filters of `list`, as JSON.
+    pub filters: Value,
+    /// Only says which worlds it would be.
+    pub dry_run: bool,
+    /// Worlds in a page: 100 at most.
+    pub limit: Option<u32>,
+    /// The `next` of a page: goes on behind it.
+    pub after: Option<String>,
 }
 
 impl From<Http> for Mundi {
@@ -71,6 +87,46 @@ impl Mundi {
     /// All worlds that match the filters of the API: `state`, `program`, `parent`, `held_by`, `on_hold`, `failed`.
     pub fn list(&self, filters: &[(&str, String)]) -> BoxStream<'static, Result<Value, Error>> {
         self.http.items(&self.http.of("worlds"), filters).boxed()
+    }
+
+    /// How many worlds match the filters: `count`, and `states` with the count of each.
+    pub async fn count(&self, filters: &[(&str, String)]) -> Result<Value, Error> {
+        let (mut count, mut states, mut after) = (0, BTreeMap::<String, u64>::new(), None::<String>);
+        loop {
+            let mut asked = filters.to_vec();
+            asked.extend(after.map(|after| ("after", after)));
+            let page = self.http.get(&self.http.of(&format!("world-count{}", query(&asked)))).await?;
+            count += page["count"].as_u64().unwrap_or(0);
+            for (state, found) in page["states"].as_object().into_iter().flatten() {
+                *states.entry(state.clone()).or_default() += found.as_u64().unwrap_or(0);
+            }
+            after = page["next"].as_str().map(str::to_owned);
+            if after.is_none() {
+                return Ok(json!({ "count": count, "states": states }));
+            }
+        }
+    }
+
+    /// Pauses, resumes, archives, unarchives or deletes all worlds that match the filters, page by page. At least one filter has to be given.
+    /// Each page has `items`, what became of its worlds, and `next`: commands that were interrupted go on with it as `after`.
+    pub fn bulk(&self, bulk: Bulk) -> BoxStream<'static, Result<Value, Error>> {
+        let (http, path) = (self.http.clone(), self.http.of("bulk"));
+        let first = Some(bulk.after.unwrap_or_default());
+        let pages = stream::try_unfold(first, move |after| {
+            let (http, path) = (http.clone(), path.clone());
+            let mut form =
+                json!({ "verb": bulk.verb, "filters": bulk.filters, "dry_run": bulk.dry_run, "limit": bulk.limit });
+            async move {
+                let Some(after) = after else { return Ok(None) };
+                if !after.is_empty() {
+                    form["after"] = after.into();
+                }
+                let page = http.post(&path, &form).await?;
+                let next = page["next"].as_str().map(str::to_owned);
+                Ok::<_, Error>(Some((page, next)))
+            }
+        });
+        pages.boxed()
     }
 
     /// Verifies a bundle and creates its world.

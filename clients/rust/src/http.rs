@@ -12,6 +12,10 @@ use tokio::time::{Instant, sleep};
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 const RETRY_FOR: Duration = Duration::from_secs(30);
+const CONNECT_MAX: Duration = Duration::from_secs(10);
+/// A connection whose other end is gone without a word fails after so many probes; a request may wait long for a server that lives.
+const SILENCE_PROBED_AFTER: Duration = Duration::from_secs(10);
+const SILENT_PROBES_MAX: u32 = 3;
 
 /// Pauses that double.
 pub(crate) struct Backoff(Duration);
@@ -59,7 +63,14 @@ impl Http {
         // A provider that was installed before does as well.
         let _before = rustls::crypto::ring::default_provider().install_default();
         // The default client has the same settings but the proxy of the environment.
-        let client = Client::builder().no_proxy().build().unwrap_or_default();
+        let client = Client::builder()
+            .no_proxy()
+            .connect_timeout(CONNECT_MAX)
+            .tcp_keepalive(SILENCE_PROBED_AFTER)
+            .tcp_keepalive_interval(SILENCE_PROBED_AFTER)
+            .tcp_keepalive_retries(SILENT_PROBES_MAX)
+            .build()
+            .unwrap_or_default();
         Self {
             client,
             url: url.trim_end_matches('/').to_owned(),

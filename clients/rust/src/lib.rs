@@ -14,8 +14,11 @@
 //! This crate must not know how a server works inside: it depends on no other crate of Mundi.
 
 mod call;
+mod children;
 mod client;
 mod error;
+mod following;
+mod functions;
 mod http;
 mod journal;
 mod pool;
@@ -23,8 +26,10 @@ mod worker;
 mod world;
 
 pub use call::CallOptions;
-pub use client::Mundi;
+pub use children::Children;
+pub use client::{Bulk, Mundi};
 pub use error::{Error, Kind};
+pub use functions::Functions;
 pub use http::{Http, escape};
 pub use pool::Pool;
 pub use worker::{Failure, Task, Worker};

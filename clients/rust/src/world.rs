@@ -2,7 +2,9 @@
 
 use crate::{
     call::{CallOptions, call, keyed, reply_path},
+    children::Children,
     error::Error,
+    functions::Functions,
     http::{Http, Repeat, escape, query, with_json},
     journal,
 };
@@ -67,6 +69,25 @@ impl World {
     /// Why it is not moving.
     pub async fn why(&self) -> Result<Value, Error> {
         self.http.get(&self.path("/why")).await
+    }
+
+    /// Its durable functions.
+    pub fn functions(&self) -> Functions {
+        Functions::new(&self.http, &self.name)
+    }
+
+    /// The runs that it dispatched.
+    pub fn children(&self) -> Children {
+        Children::new(&self.http, &self.name)
+    }
+
+    /// Sets labels, and removes those whose value is none; returns what they are then.
+    pub async fn label(&self, labels: &[(&str, Option<&str>)]) -> Result<Value, Error> {
+        let set: serde_json::Map<_, _> =
+            labels.iter().filter_map(|(name, value)| Some(((*name).to_owned(), (*value)?.into()))).collect();
+        let remove: Vec<_> = labels.iter().filter(|(_, value)| value.is_none()).map(|(name, _)| *name).collect();
+        let changed = self.http.post(&self.path("/labels"), &json!({ "set": set, "remove": remove })).await?;
+        Ok(changed["labels"].clone())
     }
 
     /// Sends an event. It is durable when this returns; what the program makes of it is not waited for.

@@ -13,6 +13,24 @@ export type DeadLetter = Schemas['Letter'];
 export type Imported = Schemas['ImportedWorld'];
 export type StoredBlob = Schemas['Blob'];
 
+export type BulkWorld = Schemas['BulkWorld'];
+
+export interface BulkPage {
+  items: BulkWorld[];
+  /** Where the next page begins; null at the end. */
+  next?: string | null;
+}
+
+export interface BulkOptions {
+  /** Only says which worlds it would be. */
+  dryRun?: boolean;
+  /** Worlds in a page: 100 at most. */
+  limit?: number;
+  /** The `next` of a page: goes on behind it. */
+  after?: string;
+  signal?: AbortSignal;
+}
+
 /** A universe of a server. */
 export class Mundi {
   /** For requests that have no method here. */
@@ -58,6 +76,32 @@ export class Mundi {
   /** All worlds that match the filters. */
   list(filters: ListQuery<'/v1/u/{universe}/worlds'> = {}): AsyncGenerator<WorldEntry> {
     return this.http.items(['GET', '/v1/u/{universe}/worlds'], { query: filters });
+  }
+
+  /** How many worlds match the filters, by state. */
+  async count(filters: ListQuery<'/v1/u/{universe}/world-count'> = {}): Promise<{ count: number; states: Record<string, number> }> {
+    const all = { count: 0, states: {} as Record<string, number> };
+    for (let after: string | undefined; ; ) {
+      const page: Schemas['WorldCount'] = await this.http.json(['GET', '/v1/u/{universe}/world-count'], { query: { ...filters, after } });
+      all.count += page.count;
+      for (const [state, count] of Object.entries(page.states)) all.states[state] = (all.states[state] ?? 0) + count;
+      if (page.next === null || page.next === undefined) return all;
+      after = page.next;
+    }
+  }
+
+  /**
+   * Pauses, resumes, archives, unarchives or deletes all worlds that match the filters, page by page. At least one filter has to be given. Each page
+   * says what became of its worlds; an iteration that was interrupted goes on with the `next` of its last page as `after`.
+   */
+  async *bulk(verb: Schemas['BulkVerb'], filters: Schemas['WorldFilters'], options: BulkOptions = {}): AsyncGenerator<BulkPage> {
+    let after = options.after;
+    do {
+      const body = { verb, filters, dry_run: options.dryRun ?? false, limit: options.limit, after };
+      const page: BulkPage = await this.http.json(['POST', '/v1/u/{universe}/bulk'], { body, repeatable: true, signal: options.signal });
+      yield page;
+      after = page.next ?? undefined;
+    } while (after !== undefined);
   }
 
   /** Verifies a bundle and creates its world. */

@@ -36,12 +36,14 @@ export interface Options {
 const FIRST_PAUSE_MS = 50;
 const PAUSE_MAX_MS = 2_000;
 
+// The key of a cell and the name of an instance may have slashes.
+const SLASHED = ['key', 'instance'];
+
 /** The address of an operation. Parameters that are undefined are left out. */
 export function address(template: string, asked: Asked): string {
   const path = template.replace(/\{(\w+)\}/g, (_, name: string) => {
     const value = String(asked.path?.[name] ?? '');
-    // The key of a cell may have slashes.
-    return name === 'key' ? value.split('/').map(encodeURIComponent).join('/') : encodeURIComponent(value);
+    return SLASHED.includes(name) ? value.split('/').map(encodeURIComponent).join('/') : encodeURIComponent(value);
   });
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(asked.query ?? {})) {

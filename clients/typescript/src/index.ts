@@ -1,8 +1,12 @@
 export { Mundi } from './client.js';
-export type { DeadLetter, Effect, Imported, StoredBlob, WorldEntry } from './client.js';
+export type { BulkOptions, BulkPage, BulkWorld, DeadLetter, Effect, Imported, StoredBlob, WorldEntry } from './client.js';
+export { Children } from './children.js';
+export type { Budget, Child, ChildEvent, SpawnOptions } from './children.js';
 export type { CallOptions } from './call.js';
 export { FinalError, MundiError, RetryError, UnreachableError } from './errors.js';
 export type { Kind, Problem } from './errors.js';
+export { Functions } from './functions.js';
+export type { FunctionDescription, FunctionInstance, FunctionState, RunOptions } from './functions.js';
 export type { Options } from './http.js';
 export type { JournalOptions, JournalRecord } from './journal.js';
 export { Pool } from './pool.js';

@@ -1,4 +1,6 @@
 import { call, type CallOptions, reply } from './call.js';
+import { Children } from './children.js';
+import { Functions } from './functions.js';
 import type { Http } from './http.js';
 import { uniqueKey } from './http.js';
 import { journal, type JournalOptions, type JournalRecord } from './journal.js';
@@ -56,6 +58,25 @@ export class World {
   /** Why it is not moving. */
   why(): Promise<Schemas['WhyWorld']> {
     return this.http.json(['GET', '/v1/u/{universe}/worlds/{world}/why'], { path: this.path });
+  }
+
+  /** Its durable functions. */
+  get functions(): Functions {
+    return new Functions(this.http, this.name);
+  }
+
+  /** The runs that it dispatched. */
+  get children(): Children {
+    return new Children(this.http, this.name);
+  }
+
+  /** Sets labels, and removes those that are null; returns what they are then. */
+  async label(labels: Record<string, string | null>): Promise<Record<string, string>> {
+    const entries = Object.entries(labels);
+    const set = Object.fromEntries(entries.filter(([, value]) => value !== null));
+    const remove = entries.filter(([, value]) => value === null).map(([name]) => name);
+    const asked = { path: this.path, body: { set, remove }, repeatable: true };
+    return (await this.http.json<Schemas['LabelsOf']>(['POST', '/v1/u/{universe}/worlds/{world}/labels'], asked)).labels;
   }
 
   /** Sends an event. It is durable when this returns; what the program makes of it is not waited for. */

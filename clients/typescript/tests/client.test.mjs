@@ -50,6 +50,29 @@ test('finds by label and name, asks in SQL, and says why a world does not move',
   assert.ok(why.causes.length > 0);
 });
 
+test('labels change after creation, and worlds are commanded in bulk, page by page', async () => {
+  for (const n of [1, 2, 3]) await mundi.create(`bulk-${n}`, { program: 'counter', labels: { fleet: 'red', n: String(n) } });
+  const first = mundi.world('bulk-1');
+  assert.deepEqual(await first.label({ fleet: 'blue', tier: 'gold', n: null }), { fleet: 'blue', tier: 'gold' });
+  assert.deepEqual((await first.get()).labels, { fleet: 'blue', tier: 'gold' });
+  assert.equal((await mundi.count({ label: 'fleet=red' })).count, 2);
+  const would = await all(mundi.bulk('pause', { label: 'fleet=red' }, { dryRun: true }));
+  assert.deepEqual(would.flatMap((page) => page.items).map((it) => [it.name, it.result]), [['bulk-2', 'would'], ['bulk-3', 'would']].sort());
+  // Interrupted after the first page; the second iteration goes on behind it.
+  const done = [];
+  let after;
+  for await (const page of mundi.bulk('pause', { label: 'fleet=red' }, { limit: 1 })) {
+    done.push(...page.items);
+    after = page.next;
+    break;
+  }
+  for await (const page of mundi.bulk('pause', { label: 'fleet=red' }, { limit: 1, after })) done.push(...page.items);
+  assert.deepEqual(done.map((it) => [it.name, it.result]).sort(), [['bulk-2', 'done'], ['bulk-3', 'done']]);
+  await until(() => mundi.count({ label: 'fleet=red', state: 'paused' }), (it) => it.count === 2);
+  assert.equal((await first.get()).state, 'live');
+  assert.equal(await all(mundi.bulk('delete', {})).catch((error) => error.kind), 'invalid', 'no filter');
+});
+
 test('an event is sent once under one key', async () => {
   const world = await mundi.create('once', { program: 'counter' });
   assert.equal((await world.send('add', 1, { idempotencyKey: 'k' })).before, false);

@@ -1,9 +1,10 @@
 // A real server for the tests: `mundi dev` on a folder of its own, which can be killed and started again.
-import { spawn } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { promisify } from 'node:util';
 
 const target = process.env.CARGO_TARGET_DIR ?? join(import.meta.dirname, '../../../target');
 export const binary = process.env.MUNDI_BIN ?? join(target, process.env.MUNDI_PROFILE ?? 'debug', 'mundi');
@@ -30,6 +31,18 @@ export class Server {
     });
     this.bind = new URL(this.url).host;
     return this;
+  }
+
+  /** The command line, on this server. */
+  async mundi(...words) {
+    return (await promisify(execFile)(binary, words, { env: { ...process.env, MUNDI_URL: this.url } })).stdout;
+  }
+
+  /** A program with the durable function `order`, under the name `shop`. */
+  async uploadShop() {
+    const folder = join(import.meta.dirname, '../../../examples/order-saga/durable/rust');
+    await this.mundi('program', 'build', folder);
+    await this.mundi('program', 'upload', folder, '--as', 'shop');
   }
 
   /** kill -9. */

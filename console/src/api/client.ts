@@ -24,6 +24,11 @@ export type Rehearsal = Schemas['RehearsalOf'];
 export type Proof = Schemas['ProofReport'];
 export type Fork = Schemas['Fork'];
 export type Line = Schemas['Line'];
+export type FunctionInstance = Schemas['FunctionInstance'];
+export type FunctionAwait = Schemas['FunctionAwait'];
+export type FunctionDescription = Schemas['FunctionDescription'];
+export type Child = Schemas['Child'];
+export type Budget = Schemas['Budget'];
 
 export interface Page<T> {
   items: T[];
@@ -56,11 +61,14 @@ export interface Asked {
   signal?: AbortSignal;
 }
 
+// Parameters of a path that may hold slashes.
+const SLASHED = ['key', 'instance'];
+
 /** The address of an operation. */
 export function address(template: string, asked: Asked = {}): string {
   const path = template.replace(/\{(\w+)\}/g, (_, name) => {
     const value = String(asked.path?.[name] ?? '');
-    return name === 'key' ? value.split('/').map(encodeURIComponent).join('/') : encodeURIComponent(value);
+    return SLASHED.includes(name) ? value.split('/').map(encodeURIComponent).join('/') : encodeURIComponent(value);
   });
   const given = Object.entries(asked.query ?? {}).filter(([, value]) => value !== undefined && value !== null && value !== '');
   const query = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString();

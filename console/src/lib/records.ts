@@ -76,6 +76,8 @@ function input(record: JournalRecord): Told {
   }
   if (given.message !== undefined) return of('message', `message ${given.message}`, given.payload);
   if (given.timer !== undefined) return { ...of('timer', 'timer fires', given.payload), intent: given.timer };
+  // What an operator spawned: the record of the intent below it says which.
+  if (given.control === 'spawn_child') return of('control', 'spawn by request', '');
   return of('control', `${given.control}`, given.payload);
 }
 

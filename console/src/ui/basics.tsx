@@ -38,6 +38,7 @@ const TONES: Record<string, string> = {
   paused: 'warn', waiting: 'warn', timeout: 'warn', draining: 'warn', deleting: 'warn', pending: 'warn', open: 'warn',
   on_hold: 'bad', dead_letter: 'bad', error: 'bad', failed: 'bad', refused: 'bad', diverges: 'bad',
   available: 'good', reserved: 'info', active: 'info', revoking: 'warn', released: 'mute', expired: 'mute', revoked: 'mute',
+  running: 'info', done: 'good', cancelled: 'mute', diverged: 'bad', passed: 'good', queued: 'mute', leased: 'info', started: 'info',
   claimed: 'info', archived: 'mute', deleted: 'mute', withdrawn: 'mute',
 };
 

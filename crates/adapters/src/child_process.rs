@@ -28,7 +28,8 @@ impl ProcessChildren {
     }
 
     async fn finish(&self, run: &ChildRun) -> ChildFinish {
-        let timeout = run.budget.duration_secs.map_or(self.timeout, Duration::from_secs);
+        let asked = run.budget.duration_secs.map_or(self.timeout, Duration::from_secs);
+        let timeout = asked.min(self.timeout); // the operator's bound
         let environment = [("MUNDI_CHILD", run.child.to_string()), ("MUNDI_RUN", run.run.to_string())];
         match tokio::time::timeout(timeout, self.processes.run_command(&run.params, &environment)).await {
             Ok(Ok(result)) => judge(result),

@@ -606,8 +606,14 @@ pub const LABEL_VALUE_BYTES_MAX: usize = 255;
 /// Dead letters, or effects of one stage, that a list of worlds looks at to find the worlds that have any.
 pub const QUEUE_ITEMS_LOOKED_AT_MAX: usize = 10_000;
 
-/// Names that are tried for a fork or an import that was given none.
-pub const DEFAULT_NAMES_TRIED_MAX: u64 = 1_000;
+/// Bytes of the log of a durable function that one answer shows; one page more than that is read.
+pub const FUNCTION_LOG_SHOWN_BYTES_MAX: usize = 8 << 20;
+
+/// The highest number in the name of a fork or an import that was given none.
+pub const DEFAULT_NAME_NUMBER_MAX: u64 = 1 << 32;
+
+/// How often a name is chosen again for one that somebody else took meanwhile.
+pub const DEFAULT_NAME_TRIES_MAX: u32 = 64;
 
 /// Names of worlds that a process remembers the ids of; beyond it all are forgotten and looked up again.
 pub const WORLD_NAMES_REMEMBERED_MAX: usize = 65_536;

@@ -98,6 +98,8 @@ pub enum RuntimeError {
         Duration::from_millis(*waited_ms)
     )]
     CallUnanswered { world: WorldId, waited_ms: u64 },
+    #[error("commands of a pool are sent to `/v1/u/{{universe}}/pools/{{pool}}/…`")]
+    PoolCommand,
     /// A pool took a command in, and its step failed.
     #[error("{reason}")]
     CommandFailed { code: Code, reason: String },
@@ -133,6 +135,7 @@ impl Coded for RuntimeError {
             Self::NotRegistered { .. } => Code::ManifestNotRegistered,
             Self::Event(error) => error.code_or(Code::EventInvalid),
             Self::CallTimeout { .. } | Self::CallUnanswered { .. } => Code::CallTimeout,
+            Self::PoolCommand => Code::TokenDenied,
             Self::CommandFailed { code, .. } => *code,
             Self::NotOnHold(_) => Code::WorldNotOnHold,
         }

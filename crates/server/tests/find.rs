@@ -2,6 +2,7 @@
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test")]
 
+use futures_util::stream::{self, StreamExt};
 use mundi_server::{
     api::{AccessPolicy, Api, ApiLimits, router},
     config::Config,
@@ -11,7 +12,7 @@ use mundi_server::{
 };
 use reqwest::Method;
 use serde_json::{Value, json};
-use std::{path::Path, time::Duration};
+use std::{collections::BTreeSet, path::Path, time::Duration};
 
 const U: &str = "/v1/u/default";
 const W: &str = "/v1/u/default/worlds";
@@ -127,6 +128,15 @@ async fn forks_and_imports_have_names_and_are_found_by_them() {
         id,
         "the id does not follow from the name"
     );
+    let forks: Vec<Value> = stream::iter(0..8)
+        .map(|_| async { server.post(&format!("{W}/alice/fork"), &json!({})).await.ok(201) })
+        .buffer_unordered(8)
+        .collect()
+        .await;
+    for field in ["world", "name"] {
+        let different: BTreeSet<&str> = forks.iter().map(|fork| fork[field].as_str().unwrap()).collect();
+        assert_eq!(different.len(), 8, "forks that are asked for at the same time are worlds of their own");
+    }
     let lineage = server.get(&format!("{W}/alice/lineage")).await.ok(200);
     assert!(lineage["children"].as_array().unwrap().iter().all(|child| child["world_name"].is_string()), "{lineage}");
 
@@ -203,10 +213,18 @@ async fn worlds_are_found_counted_and_commanded_by_labels_and_other_filters() {
     let by = why(&server, "w1", "paused").await;
     assert_eq!((&by["by"], &by["advice"]), (&json!("local"), &json!("mundi world resume")), "{by}");
     assert_eq!(bulk("resume", false).await, ["done", "done"]);
-    server
-        .post(&format!("{U}/bulk"), &json!({ "verb": "delete", "filters": {} }))
-        .await
-        .refused(400, "REQUEST_INVALID");
+    let everything = [
+        json!({}),
+        json!({ "label": "" }),
+        json!({ "label": "," }),
+        json!({ "name": "" }),
+        json!({ "name_contains": "" }),
+        json!({ "dead_letters": false }),
+    ];
+    for filters in everything {
+        let delete = json!({ "verb": "delete", "filters": filters });
+        server.post(&format!("{U}/bulk"), &delete).await.refused(400, "REQUEST_INVALID");
+    }
     assert_eq!(bulk("delete", false).await, ["done", "done"]);
     assert_eq!(sorted(&server, "label=customer=17").await.len(), 0);
 }
@@ -261,6 +279,14 @@ async fn sql_reads_every_table_within_its_universe() {
     let at = past[0][0].as_u64().unwrap();
     assert_eq!(rows(&format!("select key, value from cells('alice', {at})")).await, json!([["a", 1]]));
     assert_eq!(rows("select height, type from journal('alice') where height = 0").await, json!([[0, "genesis"]]));
+    assert_eq!(rows("select count(*) from journal('alice') where height > -1 and height < 1").await, json!([[1]]));
+    for nowhere in ["no name!", "nobody", "w_00000000000000000000000009"] {
+        for table in ["worlds", "labels", "journal", "cells", "snapshots", "effects", "timers", "dead_letters"] {
+            let query = format!("select count(*) from {table} where world = '{nowhere}'");
+            assert_eq!(rows(&query).await, json!([[0]]), "{query}");
+        }
+    }
+    sql("select count(*) from journal('nobody')").await.refused(404, "WORLD_NOT_FOUND");
     let all = rows("select count(*) from journal").await[0][0].as_u64().unwrap();
     let each = rows("select sum(n) from (select (select count(*) from journal(w.world)) n from worlds w)").await[0][0]
         .as_u64();

@@ -2,7 +2,7 @@
 //!
 //! `cargo run --profile dist -p mundi-wasm --example wasm_bench -- --lang rust,ts,python --distinct 1000`
 //!
-//! The program is the counter of `mundi program new`, built here. Rounds of what is compared alternate, and the best of each
+//! The program is the counter of `mundi program new --template handler`, built here. Rounds of what is compared alternate, and the best of each
 //! counts, so that a ratio compares like with like on a busy machine. A step includes everything that the kernel does: the
 //! schema, the records, their hashes.
 
@@ -23,7 +23,7 @@ use mundi_model::{
 };
 use mundi_wasm::{
     Components, ComponentsConfig,
-    build::{Builder, Language, scaffold},
+    build::{Builder, Language, Template, scaffold},
 };
 use std::{
     path::Path,
@@ -34,7 +34,7 @@ use std::{
 /// Items of one turn: what a worker takes at a time.
 const TURN_ITEMS: u64 = 64;
 
-/// The counter of `mundi program new`.
+/// The counter of `mundi program new --template handler`.
 struct Counter;
 
 impl Program for Counter {
@@ -151,7 +151,7 @@ fn main() {
 
 fn build(folder: &Path, language: Language) -> Vec<u8> {
     let project = folder.join(format!("counter-{}", language.to_string().to_lowercase()));
-    scaffold(&project, language).unwrap();
+    scaffold(&project, language, Template::Handler).unwrap();
     Builder { install: true, ..Builder::default() }.build(&project).unwrap().component
 }
 

@@ -219,6 +219,16 @@ class World:
         found = self._host.get(key)
         return default if found is None else cbor.decode(found)
 
+    def get_bytes(self, key: str) -> Optional[bytes]:
+        return self._host.get(key)
+
+    def cells_under(self, prefix: str) -> list[tuple[str, bytes]]:
+        """All cells whose keys begin with the prefix, as bytes."""
+        found: list[tuple[str, bytes]] = []
+        while page := self._host.scan(prefix, found[-1][0] if found else None, 1000):
+            found.extend(page)
+        return found
+
     def scan(self, prefix: str, after: Optional[str], items_max: int) -> list[tuple[str, Any]]:
         """Cells whose keys begin with the prefix and come after another key, in order."""
         return [(key, cbor.decode(value)) for key, value in self._host.scan(prefix, after, items_max)]
@@ -229,6 +239,9 @@ class World:
 
     def put(self, key: str, value: Any) -> None:
         self._host.put(key, cbor.encode(value))
+
+    def put_bytes(self, key: str, value: bytes) -> None:
+        self._host.put(key, value)
 
     def delete(self, key: str) -> None:
         self._host.delete(key)

@@ -3,13 +3,17 @@ instances without running code.
 
     $fn/m                          how many instances there are
     $fn/i/FUNCTION/KEY             an instance: its state and what it waits for
-    $fn/l/FUNCTION/KEY/NNNNNN      its log: 000000 is its input, the others are its awaits in the order in which they were asked for
+    $fn/l/FUNCTION/KEY/NNNNNN      its log: 000000 is its input, the others are awaits by their number
+    $fn/p/FUNCTION/KEY/NNNNNN      pages of its log: awaits that have ended, which are read together
     $fn/e/EVENT/FUNCTION/KEY/RUN.N an await of an event that is not addressed to one instance
     $fn/d/NNNNNNNNNNNN             instances that have ended, in that order
 
-A cell is a map whose fields are those of the TypeScript SDK's function-cells.ts; a field that would be None is not there.
+The cell of an instance is a map whose fields are those of the TypeScript SDK's function-cells.ts; a field that would be None is not
+there. An await is a row: a JSON array in a text, because interpreters read JSON by native code. Where a result has no exact JSON (bytes,
+floats, integers beyond 2^53) its cell is {"row": ..., "value": ...}. A page is rows with commas between them.
 """
 
+import json
 import re
 from binascii import crc32
 from typing import TYPE_CHECKING, Any, Iterator, NamedTuple, Optional, Union
@@ -35,11 +39,36 @@ SIGNALS_MAX = 100
 CALLERS_MAX = 100
 """Callers that wait for one instance."""
 _WAITS_SHOWN_MAX = 16
+_PAGE_ROWS = 16
+"""Awaits that have ended are moved to a page so many at a time."""
+_PAGE_BYTES = 32 << 10
+"""A page that has so many bytes gets no more rows."""
+_ROW_BYTES_MAX = 4 << 10
+"""A larger row stays in its own cell."""
+_EXACT_MAX = (1 << 53) - 1
 _NAME = re.compile(r"[A-Za-z0-9\-_.:@]{1,128}")
 _LABEL = re.compile(r"\$fn/([^/]+/[^/]+)/([0-9]+)\.([0-9]+|start)(?:/(retry|timeout))?")
 
 Head = dict[str, Any]
-Entry = dict[str, Any]
+Entry = list[Any]
+"""An await: the columns of its row. Times are texts, because they are beyond 2^53; columns at the end that are null are left out of the
+text. The last one is how often it may be tried again and with what."""
+NUMBER, KIND, NAMED, STATE, ORDER, ENDED_NS, VALUE, SIZE, CRC, ASKED_NS, ASKED_AT, ENDED_AT, ATTEMPTS, RETRY = range(14)
+
+
+class Log:
+    """The log of an instance: the start, and every await by its number."""
+
+    def __init__(self, size: int) -> None:
+        self.entries: list[Entry] = [[] for _ in range(size)]
+        self.tail: dict[int, tuple[str, bool]] = {}
+        """Those in cells of their own, with their row and whether it may be moved to a page. All that are open are among them."""
+        self.pages = 0
+        self.last: Optional[tuple[str, int]] = None
+
+    @property
+    def open(self) -> list[Entry]:
+        return [self.entries[number] for number in sorted(self.tail) if self.entries[number][STATE] == "open"]
 
 
 class Named(NamedTuple):
@@ -61,6 +90,10 @@ def head_key(instance: str) -> str:
 
 def _log_prefix(instance: str) -> str:
     return f"{PREFIX}l/{instance}/"
+
+
+def _page_prefix(instance: str) -> str:
+    return f"{PREFIX}p/{instance}/"
 
 
 def log_key(instance: str, number: int) -> str:
@@ -103,34 +136,64 @@ class Cells:
     def head(self, instance: str) -> Optional[Head]:
         return self.world.get(head_key(instance))
 
-    def put_head(self, head: Head, open_entries: dict[int, Entry]) -> None:
-        shown = sorted(open_entries.items())[:_WAITS_SHOWN_MAX]
-        head["waits"] = [[number, entry["kind"], entry["name"], entry["asked_ns"]] for number, entry in shown]
+    def put_head(self, head: Head, open_entries: list[Entry]) -> None:
+        shown = open_entries[:_WAITS_SHOWN_MAX]
+        head["waits"] = [[entry[NUMBER], entry[KIND], entry[NAMED], int(entry[ASKED_NS])] for entry in shown]
         self.world.put(head_key(instance_of(head)), head)
 
-    def log(self, head: Head) -> list[Entry]:
-        """The whole log: the start, and every await by its number."""
-        entries: list[Entry] = []
-        after: Optional[str] = None
-        while len(entries) <= head["asked"]:
-            page = self.world.scan(_log_prefix(instance_of(head)), after, 1000)
-            if not page:
-                break
-            entries.extend(entry for _, entry in page)
-            after = page[-1][0]
-        if len(entries) != head["asked"] + 1:
-            raise RuntimeError(f"the log of {instance_of(head)} lacks awaits")
-        return entries
+    def log(self, head: Head) -> Log:
+        instance = instance_of(head)
+        log = Log(head["asked"] + 1)
+        entries, count = log.entries, 0
+        for _, data in self.world.cells_under(_page_prefix(instance)):
+            rows = cbor.decode(data)
+            page = json.loads(f"[{rows}]")
+            for entry in page:
+                entries[entry[NUMBER]] = entry
+            count += len(page)
+            log.pages += 1
+            log.last = (rows, len(data))
+        for _, data in self.world.cells_under(_log_prefix(instance)):
+            entry, piece = _read_cell(data)
+            entries[entry[NUMBER]] = entry
+            log.tail[entry[NUMBER]] = piece
+            count += 1
+        if count != head["asked"] + 1:
+            raise RuntimeError(f"the log of {instance} lacks awaits")
+        return log
 
     def entry(self, head: Head, number: int) -> Optional[Entry]:
-        return self.world.get(log_key(instance_of(head), number))
+        found = self.world.get_bytes(log_key(instance_of(head), number))
+        return None if found is None else _read_cell(found)[0]
 
-    def put_entry(self, head: Head, number: int, entry: Entry) -> None:
-        self.world.put(log_key(instance_of(head), number), entry)
+    def put_entry(self, head: Head, entry: Entry, log: Optional[Log] = None) -> None:
+        row, cell = _write_cell(entry)
+        data = cbor.encode(cell)
+        self.world.put_bytes(log_key(instance_of(head), entry[NUMBER]), data)
+        if log is not None:
+            log.tail[entry[NUMBER]] = (row, cell is row and len(data) <= _ROW_BYTES_MAX)
+
+    def compact(self, head: Head, log: Log) -> None:
+        """Moves awaits that have ended to a page, once there are enough of them."""
+        ended = [(number, row) for number, (row, fits) in sorted(log.tail.items()) if fits and number > 0]
+        ended = [(number, row) for number, row in ended if log.entries[number][STATE] != "open"]
+        if len(ended) < _PAGE_ROWS:
+            return
+        instance = instance_of(head)
+        rows = [row for _, row in ended]
+        if log.last is None or log.last[1] >= _PAGE_BYTES:
+            log.pages += 1
+        else:
+            rows.insert(0, log.last[0])
+        self.world.put(f"{_page_prefix(instance)}{log.pages - 1:06}", ",".join(rows))
+        for number, _ in ended:
+            del log.tail[number]
+            self.world.delete(log_key(instance, number))
 
     def delete_log(self, head: Head) -> None:
-        for number in range(head["asked"] + 1):
-            self.world.delete(log_key(instance_of(head), number))
+        for prefix in (_page_prefix, _log_prefix):
+            for key, _ in self.world.cells_under(prefix(instance_of(head))):
+                self.world.delete(key)
 
     def totals(self) -> dict[str, int]:
         return self.world.get(f"{PREFIX}m") or {"running": 0, "ended": 0, "next": 0}
@@ -160,6 +223,53 @@ class Cells:
         while page := self.world.scan(f"{PREFIX}i/", after, 100):
             yield from (head for _, head in page)
             after = page[-1][0]
+
+
+def _is_exact(value: Any) -> bool:
+    """Whether every language reads the JSON of a value as the same."""
+    if value is None or isinstance(value, (bool, str)):
+        return True
+    if isinstance(value, int):
+        return -_EXACT_MAX <= value <= _EXACT_MAX
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_exact, value))
+    return isinstance(value, dict) and all(map(_is_exact, value.values()))
+
+
+def _sorted(value: Any) -> Any:
+    """With the keys in the order of canonical CBOR."""
+    if isinstance(value, (list, tuple)):
+        return [_sorted(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {key: _sorted(value[key]) for key in sorted(value, key=lambda key: (len(key.encode()), key.encode()))}
+
+
+def _write_cell(entry: Entry) -> tuple[str, Any]:
+    """The row of an await, and its cell, which is the row unless a part of it has no exact JSON."""
+    columns, apart = list(entry), {}
+    for at, name in ((VALUE, "value"), (RETRY, "retry")):
+        if at >= len(columns):
+            continue
+        if _is_exact(columns[at]):
+            columns[at] = _sorted(columns[at])
+        else:
+            apart[name], columns[at] = columns[at], None
+    while columns[-1] is None:  # the first ones never are
+        columns.pop()
+    row = json.dumps(columns, ensure_ascii=False, separators=(",", ":"))
+    return row, ({"row": row, **apart} if apart else row)
+
+
+def _read_cell(data: bytes) -> tuple[Entry, tuple[str, bool]]:
+    cell = cbor.decode(data)
+    row = cell if isinstance(cell, str) else cell["row"]
+    entry = json.loads(row)
+    entry.extend([None] * (RETRY + 1 - len(entry)))
+    if isinstance(cell, str):
+        return entry, (row, len(data) <= _ROW_BYTES_MAX)
+    entry[VALUE], entry[RETRY] = cell.get("value", entry[VALUE]), cell.get("retry", entry[RETRY])
+    return entry, (row, False)
 
 
 def print_of(value: Any) -> list[int]:

@@ -4,14 +4,21 @@ from typing import Any, Callable, Optional
 
 from . import Event, Failure, Message, Named, Receipt, Timer, Upgraded, World, cbor
 from .function_cells import (
+    ATTEMPTS,
     CALLERS_MAX,
     INBOX,
     INSTANCES_MAX,
+    KIND,
+    NAMED,
+    NUMBER,
+    RETRY,
     SIGNALS_MAX,
+    STATE,
     VALUE_BYTES_MAX,
     Cells,
     Entry,
     Head,
+    Log,
     event_prefix,
     head_key,
     instance_of,
@@ -28,6 +35,9 @@ from .function_tasks import Wait
 from .functions import Code, Ctx
 from .offer import Rules
 
+# Fuel of a step of a durable function, and host calls, of which each thousand units of fuel count as one: mundi.json may say otherwise.
+_FUEL_MAX = 200_000_000
+_STEP_CALLS_MAX = 300_000
 _RETRY_MS = 1000
 _RETRY_MS_MAX = 60_000
 # Errors that another attempt does not mend.
@@ -47,6 +57,12 @@ class Functions:
     def describe_to(self, offer: dict[str, Any]) -> None:
         """Hears what mundi.json declares, before the first event."""
         self._rules = Rules(offer)
+
+    def offered(self, offer: dict[str, Any]) -> dict[str, Any]:
+        """What the program declares: mundi.json, with the limits that durable functions need where it names none."""
+        wasm = offer.get("wasm", {})
+        limits = {"step_calls_max": _STEP_CALLS_MAX, **offer.get("limits", {})}
+        return {**offer, "limits": limits, "wasm": {**wasm, "limits": {"fuel_max": _FUEL_MAX, **wasm.get("limits", {})}}}
 
     def handle(self, world: World, event: Event) -> None:
         cause = event.cause
@@ -103,19 +119,19 @@ class Instances:
         if self._cells.totals()["running"] >= INSTANCES_MAX:
             raise FunctionError("FUNCTIONS_FULL", f"the world has {INSTANCES_MAX} instances that have not ended")
         self._cells.began()
-        head = {"format": 1, "function": cause.schema, "key": key, "state": "running", "run": 0}
+        head = {"format": 2, "function": cause.schema, "key": key, "state": "running", "run": 0}
         head |= {"seed": self._world.random() >> 11, "input": printed, "began_ns": self._world.now_ns}
         head |= {"asked": 0, "resolved": 0, "ran": 0, "waits": []}
         head["callers"] = [self._given.seq] if self._given.origin.wants_reply else []
-        self._advance(head, [self._put_start(head, cause.value)])
+        self._advance(head, self._put_start(head, cause.value))
 
-    def _put_start(self, head: Head, value: Any) -> Entry:
-        entry: Entry = {"kind": "start", "name": head["function"], "print": print_of(value), "state": "ok"}
-        entry |= {"asked_ns": self._world.now_ns, "asked_at": self._world.height}
-        if value is not None:
-            entry["value"] = value
-        self._cells.put_entry(head, 0, entry)
-        return entry
+    def _put_start(self, head: Head, value: Any) -> Log:
+        world = self._world
+        entry: Entry = [0, "start", head["function"], "ok", None, None, value, *print_of(value), str(world.now_ns), world.height]
+        log = Log(0)
+        log.entries.append(entry)
+        self._cells.put_entry(head, entry, log)
+        return log
 
     def _again(self, head: Head, printed: list[int]) -> None:
         """The key is in use: the same call gets the same answer, another one is refused."""
@@ -134,12 +150,12 @@ class Instances:
     def _code(self, code: Code) -> Callable[[Run, Any], Any]:
         return lambda run, value: code(Ctx(run, run.root), value)
 
-    def _advance(self, head: Head, entries: list[Entry]) -> None:
+    def _advance(self, head: Head, log: Log) -> None:
         """Runs an instance as far as it comes, and keeps what has become of it."""
         code = self._functions.get(head["function"])
-        run = Run(self._world, self._cells, head, entries, self._rules, False)
+        run = Run(self._world, self._cells, head, log, self._rules, False)
         if "paused" in head:
-            self._cells.put_head(head, run.open)
+            self._cells.put_head(head, log.open)
             return
         if code is None:
             message = f"the program has no durable function `{head['function']}`"
@@ -158,8 +174,9 @@ class Instances:
             del head["error"]
         if run.outcome:
             self._end(run, head, run.outcome)
-        elif run.open:
-            self._cells.put_head(head, run.open)
+        elif open_entries := log.open:
+            self._cells.compact(head, log)
+            self._cells.put_head(head, open_entries)
         else:
             message = "the function waits for something that never comes: wait for what `ctx` gives, or for coroutines made of that"
             stuck = Wait()
@@ -171,7 +188,7 @@ class Instances:
         head["state"] = "diverged"
         head["error"] = error
         self._world.log("error", f"{instance_of(head)}: {error['code']}: {error['message']}")
-        self._cells.put_head(head, run.open)
+        self._cells.put_head(head, run.log.open)
 
     def _end(self, run: Run, head: Head, outcome: Wait) -> None:
         run.withdraw_all()
@@ -197,7 +214,7 @@ class Instances:
         for caller in head["callers"]:
             self._world.reply(caller, _answer(head))
         head["callers"] = []
-        self._cells.put_head(head, {})
+        self._cells.put_head(head, [])
         self._cells.ended(head)
 
     def _start_over(self, head: Head, value: Any) -> None:
@@ -207,42 +224,42 @@ class Instances:
         head.pop("cancel", None)
         self._put_start(head, value)
         self._world.set_timer(f"$fn/{instance_of(head)}/{head['run']}.start", self._world.now_ns)
-        self._cells.put_head(head, {})
+        self._cells.put_head(head, [])
 
-    def _find(self, label: Label) -> Optional[tuple[Head, Entry, int]]:
+    def _find(self, label: Label) -> Optional[tuple[Head, Entry]]:
         """The instance and the await that a label names, if they are still open."""
         head = self._cells.head(label.instance)
         if head is None or head["run"] != label.run or "ended_ns" in head or label.number is None:
             return None
         entry = self._cells.entry(head, label.number)
-        return (head, entry, label.number) if entry is not None and entry["state"] == "open" else None
+        return (head, entry) if entry is not None and entry[STATE] == "open" else None
 
-    def _resolve(self, head: Head, number: int, entry: Entry, state: str, value: Any) -> None:
+    def _resolve(self, head: Head, entry: Entry, state: str, value: Any) -> None:
         end_entry(self._world, head, entry, state, value)
-        self._cells.put_entry(head, number, entry)
+        self._cells.put_entry(head, entry)
         self._advance(head, self._cells.log(head))
 
     def receipt(self, label: Label, cause: Receipt) -> None:
         found = self._find(label)
         if found is None:
             return
-        head, entry, number = found
-        name = label_of(head, number)
-        attempts = entry.get("attempts", 1)
+        head, entry = found
+        name = label_of(head, entry[NUMBER])
+        attempts = entry[ATTEMPTS] or 1
         if cause.ok:
             self._world.cancel_timer(f"{name}/timeout")
-            self._resolve(head, number, entry, *_failed_call(entry, cause.value))
+            self._resolve(head, entry, *_failed_call(entry, cause.value))
             return
         error = cause.error
-        if "retry" in entry and attempts <= entry["retry"]["max"] and error.code not in _FINAL:
+        if entry[RETRY] is not None and attempts <= entry[RETRY][0] and error.code not in _FINAL:
             self._world.set_timer_in_ms(f"{name}/retry", min(_RETRY_MS * 2 ** (attempts - 1), _RETRY_MS_MAX))
-            self._cells.put_entry(head, number, entry)
+            self._cells.put_entry(head, entry)
             return
         self._world.cancel_timer(f"{name}/timeout")
         value = {"code": error.code, "reason": error.reason, "attempts": attempts}
         value |= {} if error.failed_code is None else {"failed_code": error.failed_code}
         value |= {} if error.failed_at is None else {"failed_at": error.failed_at}
-        self._resolve(head, number, entry, "error", value)
+        self._resolve(head, entry, "error", value)
 
     def timer(self, label: Label) -> None:
         if label.number is None:
@@ -253,19 +270,20 @@ class Instances:
         found = self._find(label)
         if found is None:
             return
-        head, entry, number = found
-        name = label_of(head, number)
+        head, entry = found
+        name = label_of(head, entry[NUMBER])
         if label.part == "retry":
-            self._world.emit(entry["name"], entry["retry"]["params"], name)
-            self._cells.put_entry(head, number, entry | {"attempts": entry.get("attempts", 1) + 1})
+            self._world.emit(entry[NAMED], entry[RETRY][1], name)
+            entry[ATTEMPTS] = (entry[ATTEMPTS] or 1) + 1
+            self._cells.put_entry(head, entry)
         elif label.part == "timeout":
             self._world.cancel(name)
             self._world.cancel_timer(f"{name}/retry")
             reason = "no receipt came within the timeout of the await"
-            value = {"code": "EFFECT_TIMEOUT", "reason": reason, "attempts": entry.get("attempts", 1)}
-            self._resolve(head, number, entry, "error", value)
+            value = {"code": "EFFECT_TIMEOUT", "reason": reason, "attempts": entry[ATTEMPTS] or 1}
+            self._resolve(head, entry, "error", value)
         else:
-            self._resolve(head, number, entry, "ok", None)
+            self._resolve(head, entry, "ok", None)
 
     def event(self, cause: Named) -> list[str]:
         """An event that starts no function. Says which instances took it."""
@@ -281,10 +299,10 @@ class Instances:
             found = self._find(label) if label is not None and matches(cause.value, wanted) else None
             if found is None:
                 continue
-            head, entry, number = found
+            head, entry = found
             self._world.delete(waiter)
             taken.append(instance_of(head))
-            self._resolve(head, number, entry, "ok", cause.value)
+            self._resolve(head, entry, "ok", cause.value)
         return taken
 
     def _running(self, key: str) -> list[Head]:
@@ -295,15 +313,15 @@ class Instances:
 
     def _signal(self, head: Head, name: str, value: Any) -> None:
         """An event for one instance: what it waits for first, or kept until it asks."""
-        for number, entry in enumerate(self._cells.log(head)):
-            if entry["state"] != "open" or entry["name"] != name or entry["kind"] not in ("signal", "event"):
+        for entry in self._cells.log(head).open:
+            if entry[NAMED] != name or entry[KIND] not in ("signal", "event"):
                 continue
-            waiter = waiter_key(head, name, number)
-            if entry["kind"] == "event":
+            waiter = waiter_key(head, name, entry[NUMBER])
+            if entry[KIND] == "event":
                 if not matches(value, self._world.get(waiter)):
                     continue
                 self._world.delete(waiter)
-            self._resolve(head, number, entry, "ok", value)
+            self._resolve(head, entry, "ok", value)
             return
         signals = head.get("signals", [])
         if len(signals) >= SIGNALS_MAX:
@@ -342,6 +360,10 @@ class Instances:
         for head in self._cells.heads():
             if "ended_ns" in head:
                 continue
+            if head["format"] != 2:
+                why = "it is on record in another format: let it end on the program that it runs on"
+                diverged.append(f"{instance_of(head)}: {why}")
+                continue
             code = self._functions.get(head["function"])
             run = Run(self._world, self._cells, dict(head), self._cells.log(head), self._rules, True)
             if code is None:
@@ -361,10 +383,10 @@ class Instances:
 
 def _failed_call(entry: Entry, value: Any) -> tuple[str, Any]:
     """A called function that failed answers with its failure, which is one here, too."""
-    if entry["name"] != "world.call" or not isinstance(value, dict) or "$function_failed" not in value:
+    if entry[NAMED] != "world.call" or not isinstance(value, dict) or "$function_failed" not in value:
         return "ok", value
     failed = value["$function_failed"]
-    error = {"code": "CALL_FAILED", "reason": failed["message"], "attempts": entry.get("attempts", 1)}
+    error = {"code": "CALL_FAILED", "reason": failed["message"], "attempts": entry[ATTEMPTS] or 1}
     return "error", error | {"failed_code": failed["code"]}
 
 

@@ -3,13 +3,38 @@
 Recorded results are given to the code one at a time, in the order in which they came, and each only when the code has done all that
 follows from the one before. So it takes the same way as before, also where it waits for several things at once. Until it has seen all
 that it saw in earlier steps it must ask for exactly what is on record: anything else is FUNCTION_DIVERGED, and nothing is written.
+Kind and name are compared in every step. Params are compared when another program takes over and when an instance goes on that has
+diverged: the same program asks for the same, and their print costs more than the rest of a replayed await.
 """
 
 import sys
 from typing import TYPE_CHECKING, Any, Callable, Coroutine, NoReturn, Optional, Union
 
 from . import cbor, kinds
-from .function_cells import AWAITS_MAX, VALUE_BYTES_MAX, Cells, Entry, Head, label_of, print_of, waiter_key
+from .function_cells import (
+    ASKED_NS,
+    ATTEMPTS,
+    AWAITS_MAX,
+    CRC,
+    ENDED_AT,
+    ENDED_NS,
+    KIND,
+    NAMED,
+    NUMBER,
+    ORDER,
+    RETRY,
+    SIZE,
+    STATE,
+    VALUE,
+    VALUE_BYTES_MAX,
+    Cells,
+    Entry,
+    Head,
+    Log,
+    label_of,
+    print_of,
+    waiter_key,
+)
 from .function_errors import FunctionCancelled, FunctionDiverged, FunctionError
 from .function_tasks import Tasks, Wait
 
@@ -61,15 +86,15 @@ Begin = Callable[[str, Entry, int], None]
 
 class Run:
     def __init__(
-        self, world: "World", cells: Cells, head: Head, entries: list[Entry], rules: Optional["Rules"], is_check: bool
+        self, world: "World", cells: Cells, head: Head, log: Log, rules: Optional["Rules"], is_check: bool
     ) -> None:
         """With is_check nothing new is asked for: only whether the code would do as is on record."""
         self.world = world
         self.head = head
         self.tasks = Tasks()
         self.root = Scope(None, False)
-        self.now_ns: int = entries[0]["asked_ns"]
-        """The world's clock when the newest result came that the code has seen."""
+        self.log = log
+        self._now: Union[int, str] = log.entries[0][ASKED_NS]
         self.newest = 0
         self.status: Any = None
         self.has_status = False
@@ -77,7 +102,7 @@ class Run:
         self.diverged: Optional[FunctionDiverged] = None
         self.is_over = False
         self._cells = cells
-        self._entries = entries
+        self._entries = log.entries
         self._rules = rules
         self._is_check = is_check
         self._asks: dict[int, Ask] = {}
@@ -85,11 +110,19 @@ class Run:
         self._delivered = 0
         self._drawn = 0
         self._recorded: int = head["asked"]
+        self._trusted: int = 0 if is_check or head["state"] == "diverged" else head["asked"]
+        """Up to this one, awaits on record are those of this very program."""
+        self._has_cancelled = False
         self._ran_before: int = head["ran"]
-        order: dict[int, Union[int, str]] = {e["order"]: n for n, e in enumerate(entries) if "order" in e}
+        order: dict[int, Union[int, str]] = {e[ORDER]: e[NUMBER] for e in log.entries if e[ORDER] is not None}
         if "cancel" in head:
             order[head["cancel"]["order"]] = "cancel"
         self._order = [order[place] for place in sorted(order)]
+
+    @property
+    def now_ns(self) -> int:
+        """The world's clock when the newest result came that the code has seen."""
+        return int(self._now)
 
     @property
     def is_live(self) -> bool:
@@ -100,15 +133,11 @@ class Run:
     def ran(self) -> int:
         return self._delivered + 1
 
-    @property
-    def open(self) -> dict[int, Entry]:
-        return {number: entry for number, entry in enumerate(self._entries) if entry["state"] == "open"}
-
     def execute(self, code: Callable[["Run", Any], Coroutine[Any, Any, Any]]) -> None:
         """Runs the code as far as it comes."""
         restore = _own_clock(self)
         try:
-            done = self.tasks.wait_for(code(self, self._entries[0].get("value")))
+            done = self.tasks.wait_for(code(self, self._entries[0][VALUE]))
             while True:
                 self.tasks.run()
                 if self.diverged or done.is_settled or self._delivered >= len(self._order):
@@ -170,27 +199,40 @@ class Run:
         if number > AWAITS_MAX:
             message = f"the log has {AWAITS_MAX} awaits: start over with `return ctx.continue_as(input)` before it is so long"
             raise FunctionError("FUNCTION_LOG_FULL", message)
-        asked = {"kind": kind, "name": name, "print": printed}
         if number > self._recorded:
             if not self.is_live:
-                self._diverge(number, "nothing", describe(asked))
+                self._diverge(number, "nothing", _describe(kind, name, printed))
             self._asked = number
             return number, None
         entry = self._entries[number]
-        if entry["kind"] != kind or entry["name"] != name or entry["print"] != printed:
-            self._diverge(number, describe(entry), describe(asked))
+        if entry[KIND] != kind or entry[NAMED] != name or entry[SIZE : CRC + 1] != printed:
+            self._diverge(number, describe(entry), _describe(kind, name, printed))
         self._asked = number
         return number, entry
 
     def _new_entry(self, number: int, kind: str, name: str, printed: list[int]) -> Entry:
-        entry = {"kind": kind, "name": name, "print": printed, "state": "open"}
-        entry |= {"asked_ns": self.world.now_ns, "asked_at": self.world.height}
+        world = self.world
+        entry = [number, kind, name, "open", None, None, None, *printed, str(world.now_ns), world.height, None, None, None]
         self._entries.append(entry)
         self.head["asked"] = number
         return entry
 
+    def _again(self, kind: str, name: str) -> Optional[Entry]:
+        """What this program asked for in an earlier step. Its params are not looked at."""
+        number = self._asked + 1
+        if number > self._trusted or self.is_over or self.diverged:
+            return None
+        entry = self._entries[number]
+        if entry[NAMED] != name or entry[KIND] != kind:
+            return None
+        self._asked = number
+        return entry
+
     def ask(self, scope: Scope, kind: str, name: str, params: Any, begin: Begin) -> Ask:
         """Asks for something that ends later."""
+        if not (self._has_cancelled and scope.over) and self._again(kind, name) is not None:
+            ask = self._asks[self._asked] = Ask(self._asked, scope)
+            return ask
         self._check_now()
         if scope.over:
             ask = Ask(0, scope)
@@ -204,8 +246,8 @@ class Run:
         made = self._new_entry(number, kind, name, printed)
         try:
             begin(label_of(self.head, number), made, number)
-            if made["state"] == "open":
-                self._cells.put_entry(self.head, number, made)
+            if made[STATE] == "open":
+                self._cells.put_entry(self.head, made, self.log)
         except Exception as error:
             # What the host itself refused ends the step, whatever is done here.
             code = getattr(error, "code", "FUNCTION_WORLD_FULL" if type(error).__name__ == "Full" else "OUTPUT_REFUSED")
@@ -215,28 +257,29 @@ class Run:
 
     def instant(self, kind: str, name: str, params: Any, answer: Callable[[], Any]) -> Any:
         """Asks for something that is known at once."""
+        again = self._again(kind, name)
+        if again is not None:
+            return again[VALUE]
         printed = print_of(params)
         number, entry = self._next(kind, name, printed)
         if entry is not None:
-            return entry.get("value")
+            return entry[VALUE]
         made = self._new_entry(number, kind, name, printed)
-        value = answer()
-        made["state"] = "ok"
-        if value is not None:
-            made["value"] = value
-        self._cells.put_entry(self.head, number, made)
-        return value
+        made[VALUE] = answer()
+        made[STATE] = "ok"
+        self._cells.put_entry(self.head, made, self.log)
+        return made[VALUE]
 
     def version(self, name: str, old: int, new: int) -> int:
         """Which of two ways in the code this instance goes."""
         self._check_now()
         is_recorded = self._asked + 1 <= self._recorded
-        entry = self._entries[self._asked + 1] if is_recorded else {}
-        if is_recorded and (entry["kind"], entry["name"]) != ("version", name):
+        entry = self._entries[self._asked + 1] if is_recorded else []
+        if is_recorded and (entry[KIND], entry[NAMED]) != ("version", name):
             return old
         if not is_recorded and not self.is_live:
             return old  # it waits at this place since before the code had two ways
-        version: int = entry["value"] if is_recorded else new
+        version: int = entry[VALUE] if is_recorded else new
         self.instant("version", name, None, lambda: version)
         if not old <= version <= new:
             self._diverge(self._asked, f"version {version} of `{name}`", f"a version from {old} to {new}")
@@ -246,23 +289,23 @@ class Run:
         """Ends an await, for the record; the code sees it when its turn comes."""
         entry = self._entries[number]
         end_entry(self.world, self.head, entry, state, value)
-        self._cells.put_entry(self.head, number, entry)
+        self._cells.put_entry(self.head, entry, self.log)
         self._order.append(number)
 
     def _deliver(self) -> None:
         what = self._order[self._delivered]
         self._delivered += 1
         if isinstance(what, str):
-            self.now_ns = self.head["cancel"]["at_ns"]
+            self._now = self.head["cancel"]["at_ns"]
             self.cancel(self.root, self.head["cancel"]["reason"])
             return
         entry = self._entries[what]
         ask = self._asks.get(what)
         if ask is None:
             self._diverge(what, describe(entry), "nothing so far")
-        self.now_ns = entry["ended_ns"]
+        self._now = entry[ENDED_NS]
         self.newest = what
-        if entry["state"] == "error":
+        if entry[STATE] == "error":
             ask.settle(error=_failure(entry))
         else:
             ask.settle(_result(entry))
@@ -272,6 +315,7 @@ class Run:
         if scope.cancelled:
             return
         scope.cancelled = FunctionCancelled(reason)
+        self._has_cancelled = True
         for ask in list(self._asks.values()):
             if not ask.is_settled and ask.scope.is_within(scope):
                 self.withdraw(ask)
@@ -279,7 +323,7 @@ class Run:
 
     def withdraw(self, ask: Ask) -> None:
         """Gives up what an await waits for."""
-        if ask.number == 0 or self.is_over or self._entries[ask.number]["state"] != "open":
+        if ask.number == 0 or self.is_over or self._entries[ask.number][STATE] != "open":
             return
         if not self.is_live:
             self._diverge(ask.number, f"{describe(self._entries[ask.number])}, which is waited for", "its withdrawal")
@@ -288,24 +332,23 @@ class Run:
     def _withdraw_number(self, number: int) -> None:
         entry = self._entries[number]
         label = label_of(self.head, number)
-        if entry["kind"] == "effect":
+        if entry[KIND] == "effect":
             self.world.cancel(label)
             self.world.cancel_timer(f"{label}/retry")
             self.world.cancel_timer(f"{label}/timeout")
-        elif entry["kind"] == "timer":
+        elif entry[KIND] == "timer":
             self.world.cancel_timer(label)
-        elif entry["kind"] == "event":
-            self.world.delete(waiter_key(self.head, entry["name"], number))
-        entry["state"] = "cancelled"
-        entry.pop("retry", None)
-        self._cells.put_entry(self.head, number, entry)
+        elif entry[KIND] == "event":
+            self.world.delete(waiter_key(self.head, entry[NAMED], number))
+        entry[STATE], entry[RETRY] = "cancelled", None
+        self._cells.put_entry(self.head, entry, self.log)
 
     def withdraw_all(self) -> None:
         """Gives up all that is open when the function has ended, but effects that it let go."""
-        for number, entry in self.open.items():
-            ask = self._asks.get(number)
-            if not (entry["kind"] == "effect" and ask is not None and ask.is_detached):
-                self._withdraw_number(number)
+        for entry in self.log.open:
+            ask = self._asks.get(entry[NUMBER])
+            if not (entry[KIND] == "effect" and ask is not None and ask.is_detached):
+                self._withdraw_number(entry[NUMBER])
 
     def check_effect(self, kind: str, params: Any) -> None:
         """A kind that mundi.json does not declare, or params that its schema refuses, must not end the step: the code hears of it."""
@@ -342,15 +385,11 @@ def end_entry(world: "World", head: Head, entry: Entry, state: str, value: Any) 
     size = len(cbor.encode(value))
     if size > VALUE_BYTES_MAX:
         reason = f"the result has {size} bytes, more than {VALUE_BYTES_MAX}: put it into a blob"
-        state, value = "error", {"code": "FUNCTION_RESULT_TOO_LARGE", "reason": reason, "attempts": entry.get("attempts", 0)}
-    entry["state"] = state
-    if value is not None:
-        entry["value"] = value
-    entry["order"] = head["resolved"]
+        state, value = "error", {"code": "FUNCTION_RESULT_TOO_LARGE", "reason": reason, "attempts": entry[ATTEMPTS] or 0}
+    entry[STATE], entry[VALUE], entry[RETRY] = state, value, None
+    entry[ORDER] = head["resolved"]
     head["resolved"] += 1
-    entry["ended_ns"] = world.now_ns
-    entry["ended_at"] = world.height
-    entry.pop("retry", None)
+    entry[ENDED_NS], entry[ENDED_AT] = str(world.now_ns), world.height
 
 
 def matches(value: Any, wanted: Any) -> bool:
@@ -365,22 +404,25 @@ def matches(value: Any, wanted: Any) -> bool:
 
 
 def describe(entry: Entry) -> str:
-    size, crc = entry["print"]
-    return f"{entry['kind']} `{entry['name']}` with params of {size} bytes and print {crc:08x}"
+    return _describe(entry[KIND], entry[NAMED], entry[SIZE : CRC + 1])
+
+
+def _describe(kind: str, name: str, printed: list[int]) -> str:
+    return f"{kind} `{name}` with params of {printed[0]} bytes and print {printed[1]:08x}"
 
 
 def _result(entry: Entry) -> Any:
-    """The value that the code gets: a copy of its own, which it may change."""
-    encoded = cbor.encode(entry.get("value"))
-    return kinds.read(entry["name"], encoded) if entry["kind"] == "effect" else cbor.decode(encoded)
+    """The value that the code gets, and may change: it was read from its cell in this step, and is not written again."""
+    value = entry[VALUE]
+    return kinds.read_value(entry[NAMED], value) if entry[KIND] == "effect" else value
 
 
 def _failure(entry: Entry) -> Exception:
-    value = entry["value"]
-    if entry["kind"] != "effect" or value["code"].startswith("FUNCTION_"):
+    value = entry[VALUE]
+    if entry[KIND] != "effect" or value["code"].startswith("FUNCTION_"):
         return FunctionError(value["code"], value["reason"])
     error = kinds.read_error(cbor.encode(value))
-    error.effect = entry["name"]  # type: ignore[attr-defined]
+    error.effect = entry[NAMED]  # type: ignore[attr-defined]
     return error
 
 

@@ -18,7 +18,7 @@ from collections import deque
 from datetime import datetime
 from typing import Any, Awaitable, Callable, Coroutine, Iterable, Optional, Union
 
-from .function_cells import Duration, Entry, is_name, milliseconds, waiter_key
+from .function_cells import ATTEMPTS, RETRY, Duration, Entry, is_name, milliseconds, waiter_key
 from .function_errors import FunctionCancelled, FunctionDiverged, FunctionError
 from .function_run import Ask, Continue, Run, Scope
 from .function_tasks import Wait
@@ -79,10 +79,10 @@ class Ctx:
         def begin(label: str, entry: Entry, _: int) -> None:
             run.check_effect(kind, params)
             if retry > 0:
-                entry["retry"] = {"max": retry, "params": params}
+                entry[RETRY] = [retry, params]
             if timeout is not None:
                 run.world.set_timer_in_ms(f"{label}/timeout", milliseconds(timeout))
-            entry["attempts"] = 1
+            entry[ATTEMPTS] = 1
             run.world.emit(kind, params, label)
 
         return run.ask(self._scope, "effect", kind, params, begin)
@@ -101,7 +101,7 @@ class Ctx:
 
         def begin(label: str, entry: Entry, _: int) -> None:
             run.check_effect("fabric.send", None)
-            entry["attempts"] = 1
+            entry[ATTEMPTS] = 1
             run.world.send_event(world, schema, value, label)
 
         return run.ask(self._scope, "effect", "fabric.send", {"world": world, "schema": schema, "value": value}, begin)
@@ -115,7 +115,7 @@ class Ctx:
 
         def begin(label: str, entry: Entry, _: int) -> None:
             run.check_effect("world.spawn", None)
-            entry["attempts"] = 1
+            entry[ATTEMPTS] = 1
             run.world.spawn(program, first, label)
 
         return run.ask(self._scope, "effect", "world.spawn", params, begin)

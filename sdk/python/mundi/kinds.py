@@ -256,7 +256,10 @@ _RECEIPTS: dict[str, Any] = {
 
 def read(kind: str, payload: bytes) -> Any:
     """What an "ok" receipt carries: a type of this module for a kind of Mundi's own, else the value."""
-    value = cbor.decode(payload)
+    return read_value(kind, cbor.decode(payload))
+
+
+def read_value(kind: str, value: Any) -> Any:
     receipt = _RECEIPTS.get(kind)
     if receipt is None:
         return value

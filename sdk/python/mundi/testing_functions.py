@@ -4,8 +4,8 @@ import copy
 from dataclasses import dataclass
 from typing import Any, Callable, Optional
 
-from . import Message, Named, Program, Receipt, Timer, Upgraded, cbor
-from .function_cells import Duration, head_key, log_key, milliseconds
+from . import Message, Named, Program, Receipt, Timer, Upgraded, World, cbor
+from .function_cells import KIND, NAMED, STATE, Cells, Duration, Entry, head_key, milliseconds
 from .offer import Refused
 from .testing import Step, TestWorld
 
@@ -45,10 +45,14 @@ class DurableWorld(TestWorld):
         head = self.cell(head_key(f"{name}/{key}"))
         if head is None:
             raise LookupError(f"there is no instance {name}/{key}")
-        log = [self.cell(log_key(f"{name}/{key}", number)) for number in range(1, head["asked"] + 1)]
-        asks = [f"{entry['kind']} {entry['name']}" for entry in log]
+        asks = [f"{entry[KIND]} {entry[NAMED]}" for entry in self._log(f"{name}/{key}")[1:]]
         waits = [(number, kind, what) for number, kind, what, _ in head["waits"]]
         return Instance(name, key, head["state"], waits, head.get("status"), head.get("result"), head.get("error"), asks)
+
+    def _log(self, instance: str) -> list[Entry]:
+        cells = Cells(World(copy.deepcopy(self._host)))
+        head = cells.head(instance)
+        return [] if head is None else cells.log(head).entries
 
     def event(self, schema: str, value: Any = None, key: Optional[str] = None) -> Step:
         """An event that starts no function; with a key, for the instance that has it."""
@@ -135,9 +139,9 @@ class DurableWorld(TestWorld):
 
     def fork_at_await(self, number: int, name: str, key: str = "test") -> "DurableWorld":
         """A world in which the await has not ended yet: to try what would have happened with another result."""
-        cell = log_key(f"{name}/{key}", number)
         worlds = [*self._past, self]
-        ended = [at for at, world in enumerate(worlds) if (world.cell(cell) or {"state": "open"})["state"] != "open"]
+        logs = [world._log(f"{name}/{key}") for world in worlds]
+        ended = [at for at, log in enumerate(logs) if number < len(log) and log[number][STATE] != "open"]
         if not ended or ended[0] == 0:
             raise LookupError(f"await {number} of {name}/{key} has not ended")
         return worlds[ended[0] - 1].fork()

@@ -343,13 +343,17 @@ class Functions(unittest.TestCase):
         async def other(ctx: Ctx, _: Any) -> Any:
             return [await ctx.effect("payment.charge", {"cents": 2})]
 
+        async def another(ctx: Ctx, _: Any) -> Any:
+            return [await ctx.effect("fraud.check", 1)]
+
         mended = durable_program(Durable("order", first))
-        forced = durable_program(Durable("order", other))
+        refused = durable_program(Durable("order", other))
         world = DurableWorld(mended, OFFER)
         world.run("order")
         with self.assertRaisesRegex(FunctionError, "order/test: await 1: on record is effect `payment.charge` .* asks for effect"):
-            world.upgrade(forced)
-        world._program = forced
+            world.upgrade(refused)
+        # A host that lets a program take over without asking it: kind and name are compared in every step.
+        world._program = durable_program(Durable("order", another))
         world.answer("payment.charge", "c")
         instance = world.instance("order")
         self.assertEqual((instance.state, instance.error["code"], instance.error["await"]), ("diverged", "FUNCTION_DIVERGED", 1))

@@ -81,6 +81,11 @@ impl World {
         host::scan(prefix, after, items_max).into_iter().map(read).collect()
     }
 
+    /// The same, as bytes.
+    pub fn scan_bytes(&self, prefix: &str, after: Option<&str>, items_max: u32) -> Vec<(String, Vec<u8>)> {
+        host::scan(prefix, after, items_max)
+    }
+
     /// A line for people. It is no part of the outcome.
     pub fn log(&self, level: Level, text: &str) {
         host::log(level, text);

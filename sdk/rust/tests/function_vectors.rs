@@ -40,6 +40,15 @@ async fn many(ctx: Ctx, n: u64) -> Result<Done, FunctionError> {
     ctx.done(&json!([ctx.now(), version, ctx.random().to_string(), all]))
 }
 
+async fn long(ctx: Ctx, n: u64) -> Result<Done, FunctionError> {
+    let approval = ctx.event::<Value>("approve");
+    let mut seen = 0;
+    for item in 0..n {
+        seen += u32::from(!ctx.effect::<Value>("reserve", &item).await?.is_null());
+    }
+    ctx.done(&json!([approval.await?, seen]))
+}
+
 async fn careful(ctx: Ctx, _: Value) -> Result<Done, FunctionError> {
     match ctx.signal::<Value>("approve").await {
         Ok(value) => ctx.done(&value),
@@ -54,12 +63,12 @@ async fn careful(ctx: Ctx, _: Value) -> Result<Done, FunctionError> {
 struct Vectors;
 
 impl Program for Vectors {
-    const OFFER: &'static str = r#"{"events": {"order": true, "many": true, "careful": true, "approve": true},
+    const OFFER: &'static str = r#"{"events": {"order": true, "many": true, "long": true, "careful": true, "approve": true},
         "effects": {"charge": {}, "reserve": {}, "check": {}, "refund": {}, "world.call": {}, "fabric.send": {}}}"#;
 
     fn handle(world: &mut World, event: &Event) -> Result<(), Failure> {
         let functions = Functions::new(Self::OFFER).durable("order", order);
-        functions.durable("many", many).durable("careful", careful).handle(world, event).map(drop)
+        functions.durable("many", many).durable("long", long).durable("careful", careful).handle(world, event).map(drop)
     }
 }
 

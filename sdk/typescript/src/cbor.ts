@@ -13,12 +13,33 @@ const utf8 = new TextEncoder();
 const texts = new TextDecoder("utf-8", { fatal: true });
 
 export function encode(value: unknown): Uint8Array {
+  if (typeof value === "string") return encodeText(value);
   const out = new Out();
   write(value, out);
   return out.finish();
 }
 
+/** A text alone: rows and pages of durable functions are such. */
+function encodeText(value: string): Uint8Array {
+  const bytes = utf8.encode(value);
+  const { length } = bytes;
+  const size = length < 24 ? 0 : length < 0x100 ? 1 : length < 0x10000 ? 2 : 4;
+  const text = new Uint8Array(1 + size + length);
+  text[0] = 0x60 | (size === 0 ? length : size === 1 ? 24 : size === 2 ? 25 : 26);
+  for (let at = 1; at <= size; at++) text[at] = length >>> (8 * (size - at));
+  text.set(bytes, 1 + size);
+  return text;
+}
+
 export function decode(bytes: Uint8Array): unknown {
+  // A text alone needs no reader.
+  const first = bytes[0]!;
+  if (first >> 5 === 3 && (first & 31) < 27) {
+    const size = (first & 31) < 24 ? 0 : 1 << ((first & 31) - 24);
+    let length = size === 0 ? first & 31 : 0;
+    for (let at = 1; at <= size; at++) length = length * 256 + bytes[at]!;
+    if (bytes.length === 1 + size + length) return texts.decode(bytes.subarray(1 + size));
+  }
   const reader = new Reader(bytes);
   const value = reader.value(DEPTH_MAX);
   if (reader.at !== bytes.length) throw new Error("bytes follow the value");
@@ -101,10 +122,7 @@ function write(value: unknown, out: Out): void {
     head(4, value.length, out);
     for (const item of value) write(item, out);
   } else if (typeof value === "object") {
-    // What is undefined is not there, as in JSON.
-    const entries = Object.entries(value).filter(([, item]) => item !== undefined);
-    const keyed = entries.map(([key, item]) => ({ key: utf8.encode(key), item }));
-    keyed.sort((a, b) => a.key.length - b.key.length || compare(a.key, b.key));
+    const keyed = keyedEntries(value);
     head(5, keyed.length, out);
     for (const { key, item } of keyed) {
       head(3, key.length, out);
@@ -112,6 +130,18 @@ function write(value: unknown, out: Out): void {
       write(item, out);
     }
   } else throw new TypeError(`a ${typeof value} has no form in a world`);
+}
+
+/** What is undefined is not there, as in JSON. */
+function keyedEntries(value: object): { key: Uint8Array; name: string; item: unknown }[] {
+  const entries = Object.entries(value).filter(([, item]) => item !== undefined);
+  const keyed = entries.map(([name, item]) => ({ key: utf8.encode(name), name, item }));
+  return keyed.sort((a, b) => a.key.length - b.key.length || compare(a.key, b.key));
+}
+
+/** The fields of an object in the order of their keys. */
+export function sortedEntries(value: object): [string, unknown][] {
+  return keyedEntries(value).map(({ name, item }) => [name, item]);
 }
 
 function text(value: string, out: Out): void {

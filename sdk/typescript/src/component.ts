@@ -11,6 +11,7 @@ const host = imports as any;
 export function component(program: Program<any>, offer: string) {
   ownPromises();
   program.describeTo?.(JSON.parse(offer));
+  const described = program.offered ? JSON.stringify(program.offered(JSON.parse(offer))) : offer;
   return {
     handle(given: any): void {
       explained(() => outcomeNow(program.handle(new World<any>(host), eventOf(given))));
@@ -21,7 +22,7 @@ export function component(program: Program<any>, offer: string) {
         return encode(program.query(new World<any>(host), name, decode(params)) ?? null);
       });
     },
-    describe: () => offer,
+    describe: () => described,
   };
 }
 

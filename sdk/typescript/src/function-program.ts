@@ -2,6 +2,7 @@
 
 import { decode, encode } from "./cbor.ts";
 import {
+  ATTEMPTS,
   CALLERS_MAX,
   Cells,
   type Entry,
@@ -9,7 +10,13 @@ import {
   type Head,
   INBOX,
   INSTANCES_MAX,
+  KIND,
+  Log,
+  NAMED,
+  NUMBER,
+  RETRY,
   SIGNALS_MAX,
+  STATE,
   VALUE_BYTES_MAX,
   eventPrefix,
   instanceOf,
@@ -26,6 +33,9 @@ import type { AnyEffects, Cause, Event, Program, World } from "./index.ts";
 import { errorValue } from "./kinds.ts";
 import { type Offer, Rules } from "./offer.ts";
 
+/** Fuel of a step, and host calls, of which each thousand units of fuel count as one. */
+const FUEL_MAX = 200_000_000;
+const STEP_CALLS_MAX = 300_000;
 const RETRY_MS = 1000;
 const RETRY_MS_MAX = 60_000;
 /** Errors that another attempt does not mend. */
@@ -37,7 +47,7 @@ type Handlers<Effects> = Partial<Pick<Program<Effects>, "handle" | "query">>;
 /** A program of durable functions, and perhaps of handlers beside them: `handle` takes all that is not for a function. */
 export function program<Effects = AnyEffects>(
   parts: Handlers<Effects> & { [name: string]: Durable | Program<any>["handle"] | Program<any>["query"] },
-): Program<Effects> & { describeTo(offer: Offer): void } {
+): Program<Effects> & Required<Pick<Program<Effects>, "describeTo" | "offered">> {
   const functions = new Map<string, Code>();
   for (const [name, part] of Object.entries(parts)) {
     if (!(part instanceof Durable)) continue;
@@ -50,7 +60,15 @@ export function program<Effects = AnyEffects>(
     handle: (world, event) => made.handle(world, event),
     ...(query ? { query } : {}),
     describeTo: (offer) => void (made.rules = new Rules(offer)),
+    offered: (offer) => (functions.size > 0 ? withLimits(offer) : offer),
   };
+}
+
+/** What a step of a durable function may use, so that one with a thousand awaits comes to its end: mundi.json may say otherwise. */
+function withLimits(offer: Offer): Offer {
+  const { limits, wasm } = offer;
+  const fuel = { fuel_max: FUEL_MAX, ...wasm?.limits };
+  return { ...offer, limits: { step_calls_max: STEP_CALLS_MAX, ...limits }, wasm: { ...wasm, limits: fuel } };
 }
 
 class Functions {
@@ -125,7 +143,7 @@ class Instances {
     }
     this.cells.began();
     const began: Head = {
-      format: 1,
+      format: 2,
       function: cause.schema,
       key,
       state: "running",
@@ -139,16 +157,17 @@ class Instances {
       waits: [],
       callers: this.given.origin.wantsReply ? [this.given.seq] : [],
     };
-    const entry = this.putStart(began, cause.value);
-    await this.advance(began, [entry]);
+    await this.advance(began, this.putStart(began, cause.value));
   }
 
-  private putStart(head: Head, input: unknown): Entry {
-    const asked_at = Number(this.world.height);
-    const entry: Entry = { kind: "start", name: head.function, print: printOf(input), state: "ok", asked_ns: this.world.nowNs, asked_at };
-    if (input !== null && input !== undefined) entry.value = input;
-    this.cells.putEntry(head, 0, entry);
-    return entry;
+  private putStart(head: Head, input: unknown): Log {
+    const { nowNs, height } = this.world;
+    const [bytes, crc] = printOf(input);
+    const entry: Entry = [0, "start", head.function, "ok", null, null, input ?? null, bytes, crc, String(nowNs), Number(height), null, null, null];
+    const log = new Log();
+    log.entries.push(entry);
+    this.cells.putEntry(head, entry, log);
+    return log;
   }
 
   /** The key is in use: the same call gets the same answer, another one is refused. */
@@ -166,10 +185,10 @@ class Instances {
   }
 
   /** Runs an instance as far as it comes, and keeps what has become of it. */
-  private async advance(head: Head, entries: Entry[]): Promise<void> {
+  private async advance(head: Head, log: Log): Promise<void> {
     const code = this.functions.get(head.function);
-    const run = new Run(this.world, this.cells, head, entries, this.rules, false);
-    if (head.paused) return this.cells.putHead(head, run.open);
+    const run = new Run(this.world, this.cells, head, log, this.rules, false);
+    if (head.paused) return this.cells.putHead(head, log.open);
     if (code === undefined) {
       const message = `the program has no durable function \`${head.function}\``;
       return this.stand(head, run, { code: "FUNCTION_DIVERGED", message, await: 0 });
@@ -186,7 +205,11 @@ class Instances {
       delete head.error;
     }
     if (run.outcome) return this.end(run, head, run.outcome);
-    if (run.open.size > 0) return this.cells.putHead(head, run.open);
+    const { open } = log;
+    if (open.length > 0) {
+      this.cells.compact(head, log);
+      return this.cells.putHead(head, open);
+    }
     const message = "the function waits for something that never comes: wait for what `ctx` gives, or for promises made of that";
     this.end(run, head, { ok: false, error: new FunctionError("FUNCTION_STUCK", message) });
   }
@@ -196,7 +219,7 @@ class Instances {
     head.state = "diverged";
     head.error = error;
     this.world.log("error", `${instanceOf(head)}: ${error.code}: ${error.message}`);
-    this.cells.putHead(head, run.open);
+    this.cells.putHead(head, run.log.open);
   }
 
   private end(run: Run, head: Head, outcome: NonNullable<Run["outcome"]>): void {
@@ -221,7 +244,7 @@ class Instances {
     delete head.signals;
     for (const caller of head.callers) this.world.reply(caller, answerOf(head));
     head.callers = [];
-    this.cells.putHead(head, new Map());
+    this.cells.putHead(head, []);
     this.cells.ended(head);
   }
 
@@ -232,42 +255,43 @@ class Instances {
     delete head.cancel;
     this.putStart(head, input);
     this.world.setTimer(`$fn/${instanceOf(head)}/${head.run}.start`, this.world.nowNs);
-    this.cells.putHead(head, new Map());
+    this.cells.putHead(head, []);
   }
 
   /** The instance and the await that a label names, if they are still open. */
-  private find({ instance, run, number }: Named): { head: Head; entry: Entry; number: number } | undefined {
+  private find({ instance, run, number }: Named): { head: Head; entry: Entry } | undefined {
     const head = this.cells.head(instance);
     if (head === undefined || head.run !== run || head.ended_ns !== undefined || number === undefined) return undefined;
     const entry = this.cells.entry(head, number);
-    return entry?.state === "open" ? { head, entry, number } : undefined;
+    return entry?.[STATE] === "open" ? { head, entry } : undefined;
   }
 
-  private async resolve(head: Head, number: number, entry: Entry, state: "ok" | "error", value: unknown): Promise<void> {
+  private async resolve(head: Head, entry: Entry, state: "ok" | "error", value: unknown): Promise<void> {
     endEntry(this.world, head, entry, state, value);
-    this.cells.putEntry(head, number, entry);
-    const entries = this.cells.log(head);
-    await this.advance(head, entries);
+    this.cells.putEntry(head, entry);
+    await this.advance(head, this.cells.log(head));
   }
 
   async receipt(named: Named, cause: Cause & { is: "receipt" }): Promise<void> {
     const found = this.find(named);
     if (found === undefined) return;
-    const { head, entry, number } = found;
-    const label = labelOf(head, number);
+    const { head, entry } = found;
+    const label = labelOf(head, entry[NUMBER]);
     if (cause.status === "ok") {
       this.world.cancelTimer(`${label}/timeout`);
       const value = decode(cause.payload);
-      return this.resolve(head, number, entry, ...failedCall(entry, value));
+      return this.resolve(head, entry, ...failedCall(entry, value));
     }
     const error = errorValue(cause.payload);
-    const attempts = entry.attempts ?? 1;
-    if (entry.retry && attempts <= entry.retry.max && !FINAL.includes(String(error["code"]))) {
+    const attempts = entry[ATTEMPTS] ?? 1;
+    const retry = entry[RETRY];
+    if (retry && attempts <= retry[0] && !FINAL.includes(String(error["code"]))) {
       this.world.setTimerInMs(`${label}/retry`, Math.min(RETRY_MS * 2 ** (attempts - 1), RETRY_MS_MAX));
-      return this.cells.putEntry(head, number, { ...entry, attempts: attempts });
+      entry[ATTEMPTS] = attempts;
+      return this.cells.putEntry(head, entry);
     }
     this.world.cancelTimer(`${label}/timeout`);
-    await this.resolve(head, number, entry, "error", { ...error, attempts });
+    await this.resolve(head, entry, "error", { ...error, attempts });
   }
 
   async timer(named: Named): Promise<void> {
@@ -278,19 +302,20 @@ class Instances {
     }
     const found = this.find(named);
     if (found === undefined) return;
-    const { head, entry, number } = found;
-    const label = labelOf(head, number);
+    const { head, entry } = found;
+    const label = labelOf(head, entry[NUMBER]);
     if (named.part === "retry") {
-      this.world.emit(entry.name, entry.retry!.params as any, label);
-      return this.cells.putEntry(head, number, { ...entry, attempts: (entry.attempts ?? 1) + 1 });
+      this.world.emit(entry[NAMED], entry[RETRY]![1] as any, label);
+      entry[ATTEMPTS] = (entry[ATTEMPTS] ?? 1) + 1;
+      return this.cells.putEntry(head, entry);
     }
     if (named.part === "timeout") {
       this.world.cancel(label);
       this.world.cancelTimer(`${label}/retry`);
       const reason = "no receipt came within the timeout of the await";
-      return this.resolve(head, number, entry, "error", { code: "EFFECT_TIMEOUT", reason, attempts: entry.attempts ?? 1 });
+      return this.resolve(head, entry, "error", { code: "EFFECT_TIMEOUT", reason, attempts: entry[ATTEMPTS] ?? 1 });
     }
-    await this.resolve(head, number, entry, "ok", null);
+    await this.resolve(head, entry, "ok", null);
   }
 
   /** An event that starts no function. Says which instances took it. */
@@ -309,7 +334,7 @@ class Instances {
       if (!found) continue;
       this.world.delete(waiter);
       taken.push(instanceOf(found.head));
-      await this.resolve(found.head, found.number, found.entry, "ok", value);
+      await this.resolve(found.head, found.entry, "ok", value);
     }
     return taken;
   }
@@ -322,17 +347,14 @@ class Instances {
 
   /** An event for one instance: what it waits for first, or kept until it asks. */
   private async signal(head: Head, name: string, value: unknown): Promise<void> {
-    const entries = this.cells.log(head);
-    const number = entries.findIndex(
-      (entry, number) =>
-        entry.state === "open" &&
-        entry.name === name &&
-        (entry.kind === "signal" || (entry.kind === "event" && matches(value, this.world.get(waiterKey(head, name, number))))),
+    const entry = this.cells.log(head).open.find(
+      (entry) =>
+        entry[NAMED] === name &&
+        (entry[KIND] === "signal" || (entry[KIND] === "event" && matches(value, this.world.get(waiterKey(head, name, entry[NUMBER]))))),
     );
-    if (number > 0) {
-      const entry = entries[number]!;
-      if (entry.kind === "event") this.world.delete(waiterKey(head, name, number));
-      return this.resolve(head, number, entry, "ok", value);
+    if (entry) {
+      if (entry[KIND] === "event") this.world.delete(waiterKey(head, name, entry[NUMBER]));
+      return this.resolve(head, entry, "ok", value);
     }
     const signals = head.signals ?? [];
     if (signals.length >= SIGNALS_MAX) {
@@ -366,6 +388,10 @@ class Instances {
     const standing: Head[] = [];
     for (const head of this.cells.heads()) {
       if (head.ended_ns !== undefined) continue;
+      if (head.format !== 2) {
+        diverged.push(`${instanceOf(head)}: it is on record in another format: let it end on the program that it runs on`);
+        continue;
+      }
       const code = this.functions.get(head.function);
       const run = new Run(this.world, this.cells, { ...head }, this.cells.log(head), this.rules, true);
       if (code === undefined) diverged.push(`${instanceOf(head)}: the program has no function \`${head.function}\``);
@@ -383,9 +409,9 @@ class Instances {
 
 /** A called function that failed answers with its failure, which is one here, too. */
 function failedCall(entry: Entry, value: any): ["ok" | "error", unknown] {
-  const failed = entry.name === "world.call" && typeof value === "object" && value !== null ? value["$function_failed"] : undefined;
+  const failed = entry[NAMED] === "world.call" && typeof value === "object" && value !== null ? value["$function_failed"] : undefined;
   if (failed === undefined) return ["ok", value];
-  return ["error", { code: "CALL_FAILED", reason: failed.message, attempts: entry.attempts ?? 1, failed_code: failed.code }];
+  return ["error", { code: "CALL_FAILED", reason: failed.message, attempts: entry[ATTEMPTS] ?? 1, failed_code: failed.code }];
 }
 
 /** What callers of an instance that has ended hear. */

@@ -4,16 +4,33 @@
  * Recorded results are given to the code one at a time, in the order in which they came, and each only when the code has done all that
  * follows from the one before. So it takes the same way as before, also where it waits for several things at once. Until it has seen
  * all that it saw in earlier steps it must ask for exactly what is on record: anything else is `FUNCTION_DIVERGED`, and nothing is
- * written.
+ * written. Kind and name are compared in every step. Params are compared when another program takes over and when an instance
+ * goes on that has diverged: the same program asks for the same, and their print costs more than the rest of a replayed await.
  */
 
 import { encode } from "./cbor.ts";
 import {
+  ASKED_NS,
+  ATTEMPTS,
   AWAITS_MAX,
+  BYTES,
+  CRC,
   type Cells,
+  ENDED_AT,
+  ENDED_NS,
   type Entry,
   type Failed,
   type Head,
+  KIND,
+  type Kind,
+  type Log,
+  NAMED,
+  NUMBER,
+  ORDER,
+  type Print,
+  RETRY,
+  STATE,
+  VALUE,
   VALUE_BYTES_MAX,
   eventPrefix,
   instanceOf,
@@ -23,7 +40,7 @@ import {
 } from "./function-cells.ts";
 import { EffectFailed, FunctionCancelled, FunctionDiverged, FunctionError } from "./function-errors.ts";
 import type { World } from "./index.ts";
-import { idle } from "./jobs.ts";
+import { QueuedPromise, idle, isOwned, runJobs } from "./jobs.ts";
 import { HttpResponse, readError } from "./kinds.ts";
 import type { Rules } from "./offer.ts";
 
@@ -54,44 +71,37 @@ export class Scope {
 type Settled<T> = { ok: true; value: T } | { ok: false; error: unknown };
 
 /** Something that a function asked for: await it. */
-export class Ask<T> implements PromiseLike<T> {
-  isAwaited = false;
-  isDetached = false;
-  settled: Settled<T> | undefined;
-  private promise: Promise<T> | undefined;
-  private settling: ((settled: Settled<T>) => void) | undefined;
+export class Ask<T> extends QueuedPromise<T> {
+  declare readonly run: Run;
+  declare readonly number: number;
+  declare readonly scope: Scope;
+  declare isDetached: boolean;
 
-  constructor(
-    readonly run: Run,
-    readonly number: number,
-    readonly scope: Scope,
-  ) {}
-
-  then<A = T, B = never>(
-    fulfilled?: ((value: T) => A | PromiseLike<A>) | null,
-    rejected?: ((reason: any) => B | PromiseLike<B>) | null,
-  ): Promise<A | B> {
-    this.isAwaited = true;
-    this.promise ??= new Promise<T>((resolve, reject) => {
-      this.settling = (settled) => (settled.ok ? resolve(settled.value) : reject(settled.error));
-      if (this.settled) this.settling(this.settled);
-    });
-    return this.promise.then(fulfilled, rejected);
+  constructor(run: Run, number: number, scope: Scope) {
+    super(undefined);
+    this.run = run;
+    this.number = number;
+    this.scope = scope;
   }
 
-  catch<B = never>(rejected?: ((reason: any) => B | PromiseLike<B>) | null): Promise<T | B> {
-    return this.then(undefined, rejected);
-  }
-
-  finally(run?: (() => void) | null): Promise<T> {
-    return this.then().finally(run);
+  static {
+    Object.assign(Ask.prototype, { isDetached: false });
   }
 
   /** Only the first time counts. */
   settle(settled: Settled<T>): void {
-    if (this.settled) return;
-    this.settled = settled;
-    this.settling?.(settled);
+    if (this.isSettled) return;
+    if (settled.ok) this.fulfil(settled.value);
+    else this.fail(settled.error);
+  }
+
+  override comesNext(): boolean {
+    if (this.state !== 0) return true;
+    const entry = this.run.takeNext(this.number);
+    if (entry === undefined) return false;
+    if (entry[STATE] === "error") this.fail(failure(entry));
+    else this.take((entry[NAMED] === "http.request" ? result(entry) : (entry[VALUE] ?? undefined)) as T);
+    return true;
   }
 }
 
@@ -99,38 +109,51 @@ export class Ask<T> implements PromiseLike<T> {
 type Begin = (label: string, entry: Entry, number: number) => void;
 
 export class Run {
-  /** The world's clock when the newest result came that the code has seen, and that result's await. */
-  nowNs: bigint;
   newest = 0;
   status: unknown;
   outcome: Settled<unknown> | undefined;
   diverged: FunctionDiverged | undefined;
   isOver = false;
   readonly root = new Scope(undefined, false);
-  private asks = new Map<number, Ask<any>>();
+  /** The world's clock when the newest result came that the code has seen. */
+  private now: string | bigint;
+  /** By number; none has the number 0. */
+  private asks: (Ask<any> | undefined)[] = [undefined];
   private asked = 0;
   private delivered = 0;
   private drawn = 0n;
+  private hasCancelled = false;
+  private entries: Entry[];
   private readonly recorded: number;
+  /** Up to this one, awaits on record are those of this very program. */
+  private readonly trusted: number;
   private readonly ranBefore: number;
-  private readonly order: (number | "cancel")[] = [];
+  /** The numbers of awaits in the order in which they ended. */
+  private readonly order: (number | "cancel")[];
+  /** How many results the code may see. */
+  private readonly deliverMax: number;
 
   constructor(
     readonly world: World<any>,
     private cells: Cells,
     readonly head: Head,
-    private entries: Entry[],
+    readonly log: Log,
     private rules: Rules | undefined,
     /** Nothing new is asked for: only whether the code would do as is on record. */
     private isCheck: boolean,
   ) {
     this.recorded = head.asked;
+    this.trusted = isCheck || head.state === "diverged" ? 0 : head.asked;
     this.ranBefore = head.ran;
-    this.nowNs = BigInt(entries[0]!.asked_ns);
-    entries.forEach((entry, number) => {
-      if (entry.order !== undefined) this.order[entry.order] = number;
-    });
+    this.entries = log.entries;
+    this.order = log.order;
+    this.deliverMax = isCheck ? head.ran - 1 : Infinity;
+    this.now = this.entries[0]![ASKED_NS]!;
     if (head.cancel) this.order[head.cancel.order] = "cancel";
+  }
+
+  get nowNs(): bigint {
+    return BigInt(this.now);
   }
 
   /** The code does for the first time what it does now. */
@@ -138,24 +161,17 @@ export class Run {
     return !this.isCheck && this.delivered >= this.ranBefore;
   }
 
-  get open(): Map<number, Entry> {
-    return new Map([...this.entries.entries()].filter(([, entry]) => entry.state === "open"));
-  }
-
   /** Runs the code as far as it comes. */
   async execute(code: (run: Run, input: any) => unknown): Promise<void> {
     const restore = ownClock(this);
     try {
-      (async () => code(this, this.entries[0]!.value))().then(
+      (async () => code(this, this.entries[0]![VALUE]))().then(
         (value) => (this.outcome = { ok: true, value }),
         (error) => (this.outcome = { ok: false, error }),
       );
-      for (;;) {
-        await idle();
-        if (this.diverged || this.outcome || this.delivered >= this.order.length) break;
-        if (this.isCheck && this.delivered + 1 >= this.ranBefore) break;
-        this.deliver();
-      }
+      // In a component jobs run here and now: a replayed await then costs no promise of this loop.
+      if (isOwned()) for (runJobs(); this.mayDeliver(); runJobs()) this.deliver();
+      else for (await idle(); this.mayDeliver(); await idle()) this.deliver();
       if (!this.diverged) this.checkEnd();
     } catch (error) {
       if (!(error instanceof FunctionDiverged)) throw error;
@@ -169,6 +185,21 @@ export class Run {
     return this.delivered + 1;
   }
 
+  /** There is a result on record that the code has not seen, and it may see it now. */
+  private mayDeliver(): boolean {
+    return !this.diverged && !this.outcome && this.delivered < this.order.length && this.delivered < this.deliverMax;
+  }
+
+  /** The row of an await if its result is the next on record, which the code then has seen. Only where nothing else goes on beside. */
+  takeNext(number: number): Entry | undefined {
+    if (this.order[this.delivered] !== number || this.delivered >= this.deliverMax || this.diverged || this.isOver) return undefined;
+    const entry = this.entries[number]!;
+    this.delivered++;
+    this.now = entry[ENDED_NS]!;
+    this.newest = number;
+    return entry;
+  }
+
   /** The code ended, and not before all was asked for that is on record. */
   private checkEnd(): void {
     if (this.outcome && (this.delivered < this.ranBefore || this.asked < this.recorded)) {
@@ -179,8 +210,8 @@ export class Run {
       this.diverge(this.asked + 1, describe(this.entries[this.asked + 1]!), "nothing");
     }
     if (!this.outcome || !this.outcome.ok) return;
-    for (const ask of this.asks.values()) {
-      if (ask.isAwaited || ask.isDetached) continue;
+    for (const ask of this.asks) {
+      if (ask === undefined || ask.isAwaited || ask.isDetached) continue;
       const what = `await ${ask.number} (${describe(this.entries[ask.number]!)})`;
       const message = `${what} was asked for and nobody waits for it: write \`await\` before it, or \`ctx.detach(…)\` around it`;
       this.outcome = { ok: false, error: new FunctionError("FUNCTION_AWAIT_MISSING", message) };
@@ -208,37 +239,62 @@ export class Run {
   }
 
   /** The entry of the next await: the one on record, or none if it is asked for the first time. */
-  private next(kind: Entry["kind"], name: string, print: [number, number]): { number: number; entry?: Entry } {
+  private next(kind: Kind, name: string, print: Print): { number: number; entry?: Entry } {
     this.checkNow();
     const number = this.asked + 1;
     if (number > AWAITS_MAX) {
       const message = `the log has ${AWAITS_MAX} awaits: start over with \`return ctx.continueAs(input)\` before it is so long`;
       throw new FunctionError("FUNCTION_LOG_FULL", message);
     }
-    const asked = describe({ kind, name, print });
+    const asked = () => describeAsk(kind, name, print);
     if (number > this.recorded) {
-      if (!this.isLive) this.diverge(number, "nothing", asked);
+      if (!this.isLive) this.diverge(number, "nothing", asked());
       this.asked = number;
       return { number };
     }
     const entry = this.entries[number]!;
-    if (entry.kind !== kind || entry.name !== name || !isSamePrint(entry.print, print)) {
-      this.diverge(number, describe(entry), asked);
+    if (entry[KIND] !== kind || entry[NAMED] !== name || !isSamePrint([entry[BYTES]!, entry[CRC]!], print)) {
+      this.diverge(number, describe(entry), asked());
     }
     this.asked = number;
     return { number, entry };
   }
 
-  private newEntry(number: number, kind: Entry["kind"], name: string, print: [number, number]): Entry {
-    const asked_at = Number(this.world.height);
-    const entry: Entry = { kind, name, print, state: "open", asked_ns: this.world.nowNs, asked_at };
+  /** What was known at once in an earlier step of this program. */
+  private replayed(kind: Kind, name: string): Entry | undefined {
+    const number = this.asked + 1;
+    if (number > this.trusted || this.isOver || this.diverged) return undefined;
+    const entry = this.entries[number]!;
+    if (entry[NAMED] !== name || entry[KIND] !== kind) return undefined;
+    this.asked = number;
+    this.asks[number] = undefined;
+    return entry;
+  }
+
+  /** What this program asked for in an earlier step. Its params are not looked at. */
+  again<T>(scope: Scope, kind: Kind, name: string): Ask<T> | undefined {
+    const number = this.asked + 1;
+    if (number > this.trusted || this.isOver || this.diverged || (this.hasCancelled && scope.over)) return undefined;
+    const entry = this.entries[number]!;
+    if (entry[NAMED] !== name || entry[KIND] !== kind) return undefined;
+    this.asked = number;
+    const ask = new Ask<T>(this, number, scope);
+    this.asks[number] = ask;
+    return ask;
+  }
+
+  private newEntry(number: number, kind: Kind, name: string, print: Print): Entry {
+    const { nowNs, height } = this.world;
+    const entry: Entry = [number, kind, name, "open", null, null, null, print[0], print[1], String(nowNs), Number(height), null, null, null];
     this.entries[number] = entry;
     this.head.asked = number;
     return entry;
   }
 
   /** Asks for something that ends later. */
-  ask<T>(scope: Scope, kind: Entry["kind"], name: string, params: unknown, begin: Begin): Ask<T> {
+  ask<T>(scope: Scope, kind: Kind, name: string, params: unknown, begin: Begin): Ask<T> {
+    const again = this.again<T>(scope, kind, name);
+    if (again) return again;
     this.checkNow();
     if (scope.over) {
       const ask = new Ask<T>(this, 0, scope);
@@ -248,12 +304,12 @@ export class Run {
     const print = printOf(params);
     const { number, entry } = this.next(kind, name, print);
     const ask = new Ask<T>(this, number, scope);
-    this.asks.set(number, ask);
+    this.asks[number] = ask;
     if (entry) return ask;
     const made = this.newEntry(number, kind, name, print);
     try {
       begin(labelOf(this.head, number), made, number);
-      if (made.state === "open") this.cells.putEntry(this.head, number, made);
+      if (made[STATE] === "open") this.cells.putEntry(this.head, made, this.log);
     } catch (error) {
       const said = error as any;
       // What the host itself refused ends the step, whatever is done here.
@@ -264,15 +320,18 @@ export class Run {
   }
 
   /** Asks for something that is known at once. */
-  instant(kind: Entry["kind"], name: string, params: unknown, answer: () => unknown): any {
+  instant(kind: Kind, name: string, params: unknown, answer: () => unknown): any {
+    const again = this.replayed(kind, name);
+    if (again) return again[VALUE] ?? undefined;
     const print = printOf(params);
     const { number, entry } = this.next(kind, name, print);
-    if (entry) return entry.value;
+    this.asks[number] = undefined;
+    if (entry) return entry[VALUE] ?? undefined;
     const made = this.newEntry(number, kind, name, print);
     const value = answer();
-    made.state = "ok";
-    if (value !== undefined) made.value = value;
-    this.cells.putEntry(this.head, number, made);
+    made[STATE] = "ok";
+    if (value !== undefined) made[VALUE] = value;
+    this.cells.putEntry(this.head, made, this.log);
     return value;
   }
 
@@ -281,10 +340,10 @@ export class Run {
     this.checkNow();
     const entry = this.entries[this.asked + 1];
     const isRecorded = this.asked + 1 <= this.recorded;
-    if (isRecorded && (entry!.kind !== "version" || entry!.name !== name)) return from;
+    if (isRecorded && (entry![KIND] !== "version" || entry![NAMED] !== name)) return from;
     // It waits at this place since before the code had two ways.
     if (!isRecorded && !this.isLive) return from;
-    const version = isRecorded ? (entry!.value as number) : to;
+    const version = isRecorded ? (entry![VALUE] as number) : to;
     this.instant("version", name, null, () => version);
     if (version < from || version > to) {
       this.diverge(this.asked, `version ${version} of \`${name}\``, `a version from ${from} to ${to}`);
@@ -296,31 +355,34 @@ export class Run {
   end(number: number, state: "ok" | "error", value: unknown): void {
     const entry = this.entries[number]!;
     endEntry(this.world, this.head, entry, state, value);
-    this.cells.putEntry(this.head, number, entry);
-    this.order[entry.order!] = number;
+    this.cells.putEntry(this.head, entry, this.log);
+    this.order[entry[ORDER]!] = number;
   }
 
   private deliver(): void {
     const what = this.order[this.delivered++]!;
     if (what === "cancel") {
-      this.nowNs = BigInt(this.head.cancel!.at_ns);
+      this.now = BigInt(this.head.cancel!.at_ns);
       this.cancel(this.root, this.head.cancel!.reason);
       return;
     }
     const entry = this.entries[what]!;
-    const ask = this.asks.get(what);
-    if (!ask) return void this.diverge(what, describe(entry), "nothing so far");
-    this.nowNs = BigInt(entry.ended_ns!);
+    const ask = this.asks[what];
+    if (ask === undefined) return void this.diverge(what, describe(entry), "nothing so far");
+    this.now = entry[ENDED_NS]!;
     this.newest = what;
-    ask.settle(entry.state === "error" ? { ok: false, error: failure(entry) } : { ok: true, value: result(entry) });
+    if (ask.isSettled) return;
+    if (entry[STATE] === "error") ask.fail(failure(entry));
+    else ask.fulfil(result(entry));
   }
 
   /** Ends all waits of a scope, and nothing more is waited for in it. */
   cancel(scope: Scope, reason: string): void {
     if (scope.cancelled) return;
     scope.cancelled = new FunctionCancelled(reason);
-    for (const ask of this.asks.values()) {
-      if (ask.settled || !ask.scope.isWithin(scope)) continue;
+    this.hasCancelled = true;
+    for (const ask of this.asks) {
+      if (ask === undefined || ask.isSettled || !ask.scope.isWithin(scope)) continue;
       this.withdraw(ask);
       ask.settle({ ok: false, error: scope.cancelled });
     }
@@ -329,7 +391,7 @@ export class Run {
   /** Gives up what an await waits for. */
   withdraw(ask: Ask<any>): void {
     const entry = this.entries[ask.number];
-    if (ask.number === 0 || entry?.state !== "open" || this.isOver) return;
+    if (ask.number === 0 || entry?.[STATE] !== "open" || this.isOver) return;
     if (!this.isLive) this.diverge(ask.number, `${describe(entry)}, which is waited for`, "its withdrawal");
     this.withdrawNumber(ask.number);
   }
@@ -337,22 +399,22 @@ export class Run {
   private withdrawNumber(number: number): void {
     const entry = this.entries[number]!;
     const label = labelOf(this.head, number);
-    if (entry.kind === "effect") {
+    if (entry[KIND] === "effect") {
       this.world.cancel(label);
       this.world.cancelTimer(`${label}/retry`);
       this.world.cancelTimer(`${label}/timeout`);
-    } else if (entry.kind === "timer") this.world.cancelTimer(label);
-    else if (entry.kind === "event") this.world.delete(waiterKey(this.head, entry.name, number));
-    entry.state = "cancelled";
-    delete entry.retry;
-    this.cells.putEntry(this.head, number, entry);
+    } else if (entry[KIND] === "timer") this.world.cancelTimer(label);
+    else if (entry[KIND] === "event") this.world.delete(waiterKey(this.head, entry[NAMED], number));
+    entry[STATE] = "cancelled";
+    if (entry[RETRY]) entry[RETRY] = null;
+    this.cells.putEntry(this.head, entry, this.log);
   }
 
   /** Gives up all that is open when the function has ended, but effects that it let go. */
   withdrawAll(): void {
-    for (const [number, entry] of this.open) {
-      if (entry.kind === "effect" && this.asks.get(number)?.isDetached) continue;
-      this.withdrawNumber(number);
+    for (const entry of this.log.open) {
+      if (entry[KIND] === "effect" && this.asks[entry[NUMBER]]?.isDetached) continue;
+      this.withdrawNumber(entry[NUMBER]);
     }
   }
 
@@ -397,14 +459,14 @@ export function endEntry(world: World<any>, head: Head, entry: Entry, state: "ok
   const bytes = encode(value ?? null).length;
   if (bytes > VALUE_BYTES_MAX) {
     const reason = `the result has ${bytes} bytes, more than ${VALUE_BYTES_MAX}: put it into a blob`;
-    [state, value] = ["error", { code: "FUNCTION_RESULT_TOO_LARGE", reason, attempts: entry.attempts ?? 0 }];
+    [state, value] = ["error", { code: "FUNCTION_RESULT_TOO_LARGE", reason, attempts: entry[ATTEMPTS] ?? 0 }];
   }
-  entry.state = state;
-  if (value !== undefined && value !== null) entry.value = value;
-  entry.order = head.resolved++;
-  entry.ended_ns = world.nowNs;
-  entry.ended_at = Number(world.height);
-  delete entry.retry;
+  entry[STATE] = state;
+  entry[VALUE] = value ?? null;
+  entry[ORDER] = head.resolved++;
+  entry[ENDED_NS] = String(world.nowNs);
+  entry[ENDED_AT] = Number(world.height);
+  if (entry[RETRY]) entry[RETRY] = null;
 }
 
 /** Every field of the filter is in the value, and the same. */
@@ -415,20 +477,24 @@ export function matches(value: any, filter: any): boolean {
   return Object.entries(filter).every(([name, part]) => isSamePrint(printOf(value[name]), printOf(part)));
 }
 
-export function describe({ kind, name, print }: Pick<Entry, "kind" | "name" | "print">): string {
+export function describe(entry: Entry): string {
+  return describeAsk(entry[KIND], entry[NAMED], [entry[BYTES]!, entry[CRC]!]);
+}
+
+function describeAsk(kind: Kind, name: string, print: Print): string {
   return `${kind} \`${name}\` with params of ${print[0]} bytes and print ${print[1].toString(16).padStart(8, "0")}`;
 }
 
 /** The value that the code gets, and may change: it was read from its cell in this step, and is not written again. */
 function result(entry: Entry): unknown {
-  const value = entry.value as any;
-  if (entry.kind !== "effect" || entry.name !== "http.request") return value;
+  const value = entry[VALUE] as any;
+  if (entry[KIND] !== "effect" || entry[NAMED] !== "http.request") return value ?? undefined;
   return new HttpResponse(value.status, value.headers, value.body);
 }
 
 function failure(entry: Entry): Error {
-  const value = entry.value as any;
-  if (entry.kind === "effect" && !String(value.code).startsWith("FUNCTION_")) return new EffectFailed(entry.name, readError(value));
+  const value = entry[VALUE] as any;
+  if (entry[KIND] === "effect" && !String(value.code).startsWith("FUNCTION_")) return new EffectFailed(entry[NAMED], readError(value));
   return new FunctionError(value.code, value.reason);
 }
 

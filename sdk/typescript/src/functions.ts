@@ -15,7 +15,7 @@
  */
 
 import { encode } from "./cbor.ts";
-import { type Entry, isName, milliseconds } from "./function-cells.ts";
+import { ATTEMPTS, type Kind, RETRY, isName, milliseconds } from "./function-cells.ts";
 import { FunctionError } from "./function-errors.ts";
 import { Ask, Continue, type Run, Scope, waiterKey } from "./function-run.ts";
 import { type AnyEffects, type Level, type Outgoing, event } from "./index.ts";
@@ -74,9 +74,9 @@ export class Ctx<Effects = AnyEffects> {
   effect<K extends keyof Effects & string>(
     kind: K,
     params: ParamsOf<Effects, K>,
-    options: EffectOptions = {},
+    options?: EffectOptions,
   ): Ask<ReceiptOf<Effects, K>> {
-    return this.emit(kind, params, options);
+    return this.run.again<any>(this.scope_, "effect", kind) ?? this.emit(kind, params, options ?? {});
   }
 
   private emit(kind: string, params: unknown, { retry = 0, timeout }: EffectOptions): Ask<any> {
@@ -84,9 +84,9 @@ export class Ctx<Effects = AnyEffects> {
     const given = params ?? null;
     return run.ask(this.scope_, "effect", kind, given, (label, entry) => {
       run.checkEffect(kind, encode(given));
-      if (retry > 0) entry.retry = { max: retry, params: given };
+      if (retry > 0) entry[RETRY] = [retry, given];
       this.setTimeout(label, timeout);
-      entry.attempts = 1;
+      entry[ATTEMPTS] = 1;
       run.world.emit(kind, given as any, label);
     });
   }
@@ -114,7 +114,7 @@ export class Ctx<Effects = AnyEffects> {
     const { run } = this;
     return run.ask(this.scope_, "effect", "fabric.send", { world, schema, value }, (label, entry) => {
       run.checkEffect("fabric.send", new Uint8Array());
-      entry.attempts = 1;
+      entry[ATTEMPTS] = 1;
       run.world.send(world, event(schema, value), label);
     });
   }
@@ -124,7 +124,7 @@ export class Ctx<Effects = AnyEffects> {
     const { run } = this;
     return run.ask(this.scope_, "effect", "world.spawn", { program, first }, (label, entry) => {
       run.checkEffect("world.spawn", new Uint8Array());
-      entry.attempts = 1;
+      entry[ATTEMPTS] = 1;
       const outgoing: Outgoing | undefined = first && event(first.schema, first.value ?? null);
       run.world.spawn(program, outgoing, label);
     });
@@ -158,7 +158,7 @@ export class Ctx<Effects = AnyEffects> {
     return this.listen("signal", name, undefined);
   }
 
-  private listen(kind: Entry["kind"], name: string, filter: Record<string, unknown> | undefined): Ask<any> {
+  private listen(kind: Kind, name: string, filter: Record<string, unknown> | undefined): Ask<any> {
     const { run } = this;
     if (!isName(name)) throw new TypeError(`\`${name}\` cannot be the name of an event that is waited for`);
     return run.ask(this.scope_, kind, name, filter, (_, entry, number) => {
@@ -179,7 +179,7 @@ export class Ctx<Effects = AnyEffects> {
     try {
       return (await Promise.race(given)) as Awaited1<T>;
     } finally {
-      for (const wait of given) if (wait instanceof Ask && !wait.settled) this.run.withdraw(wait);
+      for (const wait of given) if (wait instanceof Ask && !wait.isSettled) this.run.withdraw(wait);
     }
   }
 

@@ -136,9 +136,23 @@ export class World<Effects = AnyEffects> {
     return found === undefined ? undefined : (decode(found) as T);
   }
 
+  getBytes(key: string): Uint8Array | undefined {
+    return this.host.get(key);
+  }
+
   /** Cells whose keys begin with the prefix and come after another key, in order. */
   scan<T>(prefix: string, after: string | undefined, itemsMax: number): [string, T][] {
     return this.host.scan(prefix, after, itemsMax).map(({ key, value }) => [key, decode(value) as T]);
+  }
+
+  /** All cells whose keys begin with the prefix, as bytes. */
+  cellsUnder(prefix: string): { key: string; value: Uint8Array }[] {
+    const found: { key: string; value: Uint8Array }[] = [];
+    for (let after: string | undefined; ; after = found[found.length - 1]!.key) {
+      const page = this.host.scan(prefix, after, 1000);
+      if (page.length === 0) return found;
+      found.push(...page);
+    }
   }
 
   /** A line for people. It is no part of the outcome. */
@@ -148,6 +162,10 @@ export class World<Effects = AnyEffects> {
 
   put(key: string, value: unknown): void {
     this.host.put(key, encode(value));
+  }
+
+  putBytes(key: string, value: Uint8Array): void {
+    this.host.put(key, value);
   }
 
   delete(key: string): void {
@@ -263,4 +281,6 @@ export interface Program<Effects = AnyEffects> {
   query?(world: World<Effects>, name: string, params: any): unknown;
   /** Hears what mundi.json declares, before the first event. */
   describeTo?(offer: Offer): void;
+  /** What the program declares: mundi.json, with the limits that durable functions need where it names none. */
+  offered?(offer: Offer): Offer;
 }

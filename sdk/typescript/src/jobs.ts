@@ -7,57 +7,84 @@
  * synchronous call.
  */
 
-let queue: (() => void)[] = [];
-let waiting: (() => void)[] = [];
+type Job = () => void;
+
+let queue: Job[] = [];
+/** The next job. */
+let at = 0;
 let owned = false;
 
-/** Runs jobs until there are none, then lets one of those go on that wait for this, and so on. */
-export function drain(): void {
-  for (;;) {
-    for (let at = 0; at < queue.length; at++) {
-      const job = queue[at]!;
-      if (at >= 1024) {
-        queue = queue.slice(at + 1);
-        at = -1;
-      }
-      job();
+export const isOwned = () => owned;
+
+/** Runs jobs until there are none. A job may call it, too. */
+export function runJobs(): void {
+  while (at < queue.length) {
+    const job = queue[at++]!;
+    if (at >= 1024) {
+      queue = queue.slice(at);
+      at = 0;
     }
-    queue = [];
-    const next = waiting.shift();
-    if (next === undefined) return;
-    next();
+    job();
   }
+  queue = [];
+  at = 0;
 }
 
-/** Resolves when every other job has run. */
+/** Resolves when every other job has run. In tests only: a component runs its jobs by `runJobs`. */
 export function idle(): Promise<void> {
-  if (owned) return new Promise((resolve) => void waiting.push(resolve as () => void));
   const later = (globalThis as any).setImmediate as ((run: () => void) => void) | undefined;
   if (later === undefined) throw new Error("durable functions run in a component, or in tests under node");
   return new Promise((resolve) => later(resolve as () => void));
 }
 
-type Settled = { state: "pending" } | { state: "fulfilled"; value: any } | { state: "rejected"; reason: any };
+/** In a test of a program, jobs go to node. */
+function enqueue(job: Job): void {
+  if (owned) queue.push(job);
+  else queueMicrotask(job);
+}
+
 type Reaction = { fulfilled: (value: any) => void; rejected: (reason: any) => void };
+const PENDING = 0;
+const FULFILLED = 1;
+const REJECTED = 2;
 
-/** A promise as the language describes it, whose jobs are in the queue above. */
+/**
+ * A promise as the language describes it, whose jobs are in the queue above. The first values of its fields are those of its prototype,
+ * because an interpreter takes longer to set them than for the rest of an await.
+ */
 export class QueuedPromise<T> {
-  private settled: Settled = { state: "pending" };
-  private reactions: Reaction[] = [];
+  protected declare state: number;
+  private declare outcome: any;
+  private declare reactions: Reaction[] | undefined;
+  /** Somebody has waited for it. */
+  declare isAwaited: boolean;
 
-  constructor(executor: (resolve: (value?: any) => void, reject: (reason?: any) => void) => void) {
-    this.run(executor);
+  constructor(executor: ((resolve: (value?: any) => void, reject: (reason?: any) => void) => void) | undefined) {
+    if (executor !== undefined) this.settleBy(executor);
+  }
+
+  static {
+    Object.assign(QueuedPromise.prototype, { state: PENDING, outcome: undefined, reactions: undefined, isAwaited: false });
+  }
+
+  get isSettled(): boolean {
+    return this.state !== PENDING;
+  }
+
+  /** Whether it has ended, or ends at once when it is asked so. */
+  comesNext(): boolean {
+    return this.state !== PENDING;
   }
 
   /** Calls with the two functions that settle this promise, of which only the first call counts. */
-  private run(executor: (resolve: (value?: any) => void, reject: (reason?: any) => void) => void): void {
+  private settleBy(executor: (resolve: (value?: any) => void, reject: (reason?: any) => void) => void): void {
     let done = false;
     const once = (run: (given: any) => void) => (given: any) => {
       if (done) return;
       done = true;
       run(given);
     };
-    const reject = once((reason) => this.settle({ state: "rejected", reason }));
+    const reject = once((reason) => this.fail(reason));
     try {
       executor(once((value) => this.follow(value)), reject);
     } catch (error) {
@@ -67,54 +94,80 @@ export class QueuedPromise<T> {
 
   /** Takes a value, or what a thenable becomes. */
   private follow(value: any): void {
-    if (value === this) return this.settle({ state: "rejected", reason: new TypeError("a promise that waits for itself") });
+    if (value === this) return this.fail(new TypeError("a promise that waits for itself"));
     let then: unknown;
     try {
       const isObject = (typeof value === "object" && value !== null) || typeof value === "function";
       then = isObject ? value.then : undefined;
     } catch (reason) {
-      return this.settle({ state: "rejected", reason });
+      return this.fail(reason);
     }
-    if (typeof then !== "function") return this.settle({ state: "fulfilled", value });
+    if (typeof then !== "function") return this.fulfil(value);
     const call = then;
-    queue.push(() => this.run((resolve, reject) => call.call(value, resolve, reject)));
+    enqueue(() => this.settleBy((resolve, reject) => call.call(value, resolve, reject)));
   }
 
-  private settle(settled: Settled): void {
-    if (this.settled.state !== "pending") return;
-    this.settled = settled;
+  fulfil(value: T): void {
+    this.settleAs(FULFILLED, value);
+  }
+
+  fail(reason: unknown): void {
+    this.settleAs(REJECTED, reason);
+  }
+
+  /** The same as `fulfil`, for one that is pending and that nobody waits for yet. */
+  protected take(value: T): void {
+    this.state = FULFILLED;
+    this.outcome = value;
+  }
+
+  private settleAs(state: number, outcome: any): void {
+    if (this.state !== PENDING) return;
+    this.state = state;
+    this.outcome = outcome;
     const reactions = this.reactions;
-    this.reactions = [];
+    if (reactions === undefined) return;
+    this.reactions = undefined;
     for (const reaction of reactions) this.schedule(reaction);
   }
 
-  private schedule({ fulfilled, rejected }: Reaction): void {
-    const settled = this.settled;
-    if (settled.state === "fulfilled") queue.push(() => fulfilled(settled.value));
-    else if (settled.state === "rejected") queue.push(() => rejected(settled.reason));
+  private schedule(reaction: Reaction): void {
+    const outcome = this.outcome;
+    if (this.state === FULFILLED) enqueue(() => reaction.fulfilled(outcome));
+    else enqueue(() => reaction.rejected(outcome));
   }
 
-  then(fulfilled?: any, rejected?: any): QueuedPromise<any> {
-    return new QueuedPromise((resolve, reject) => {
-      const after = (run: any, otherwise: (given: any) => void) => (given: any) => {
-        if (typeof run !== "function") return otherwise(given);
+  /** Calls one of two functions, in a job, when it has ended. */
+  private react(reaction: Reaction): void {
+    this.isAwaited = true;
+    if (this.state !== PENDING) this.schedule(reaction);
+    else if (this.reactions === undefined) this.reactions = [reaction];
+    else this.reactions.push(reaction);
+  }
+
+  then<A = T, B = never>(
+    fulfilled?: ((value: T) => A | PromiseLike<A>) | null,
+    rejected?: ((reason: any) => B | PromiseLike<B>) | null,
+  ): Promise<A | B> {
+    const after = new QueuedPromise<any>((resolve, reject) => {
+      const run = (how: any, otherwise: (given: any) => void) => (given: any) => {
+        if (typeof how !== "function") return otherwise(given);
         try {
-          resolve(run(given));
+          resolve(how(given));
         } catch (error) {
           reject(error);
         }
       };
-      const reaction = { fulfilled: after(fulfilled, resolve), rejected: after(rejected, reject) };
-      if (this.settled.state === "pending") this.reactions.push(reaction);
-      else this.schedule(reaction);
+      this.react({ fulfilled: run(fulfilled, resolve), rejected: run(rejected, reject) });
     });
+    return after as unknown as Promise<A | B>;
   }
 
-  catch(rejected?: any): QueuedPromise<any> {
+  catch<B = never>(rejected?: ((reason: any) => B | PromiseLike<B>) | null): Promise<T | B> {
     return this.then(undefined, rejected);
   }
 
-  finally(run?: any): QueuedPromise<any> {
+  finally(run?: any): Promise<T> {
     if (typeof run !== "function") return this.then(run, run);
     return this.then(
       (value: any) => QueuedPromise.resolve(run()).then(() => value),
@@ -156,10 +209,10 @@ export class QueuedPromise<T> {
       const done = () => --left === 0 && resolve(values);
       let index = 0;
       for (const item of items) {
-        const at = index++;
+        const place = index++;
         left++;
         const keep = (how: (given: any) => any) => (given: any) => {
-          values[at] = how(given);
+          values[place] = how(given);
           done();
         };
         QueuedPromise.resolve(item).then(keep(kept), failed ? keep(failed) : reject);
@@ -181,33 +234,79 @@ export class QueuedPromise<T> {
       const done = () => --left === 0 && reject(Object.assign(new Error("every promise was rejected"), { errors }));
       let index = 0;
       for (const item of items) {
-        const at = index++;
+        const place = index++;
         left++;
         QueuedPromise.resolve(item).then(resolve, (error: any) => {
-          errors[at] = error;
+          errors[place] = error;
           done();
         });
       }
       done();
     });
   }
+
+  /** Goes on with the code of an `async` function, as far as it comes. */
+  static advance(task: Task, isError: boolean, given: any, isJob: boolean): void {
+    const { steps, done } = task;
+    try {
+      let step = isError ? steps.throw!(given) : steps.next(given);
+      while (!step.done) {
+        const { value } = step;
+        const waits: QueuedPromise<any> = value instanceof QueuedPromise ? value : QueuedPromise.resolve(value);
+        // Nothing else could go on meanwhile: no caller is on the stack, no job waits, and nobody else waits for this. So what has
+        // ended is taken here and now.
+        const isAlone = isJob && at >= queue.length && waits.reactions === undefined;
+        if (!isAlone || !waits.comesNext()) return waits.react(task.reaction);
+        waits.isAwaited = true;
+        step = waits.state === REJECTED ? steps.throw!(waits.outcome) : steps.next(waits.outcome);
+      }
+      done.follow(step.value);
+    } catch (error) {
+      done.fail(error);
+    }
+  }
+}
+
+/** An `async` function that runs. */
+interface Task {
+  steps: Iterator<any, any, any>;
+  done: QueuedPromise<any>;
+  reaction: Reaction;
+}
+
+/** What esbuild makes of `async` functions calls this instead of its own helper: `build.mjs` puts it there. */
+(globalThis as any).mundiAsync = (self: unknown, given: any, code: (...given: any[]) => Iterator<any, any, any>): QueuedPromise<any> => {
+  const task = { done: new QueuedPromise<any>(undefined) } as Task;
+  task.reaction = {
+    fulfilled: (value) => QueuedPromise.advance(task, false, value, true),
+    rejected: (reason) => QueuedPromise.advance(task, true, reason, true),
+  };
+  task.steps = code.apply(self, given);
+  QueuedPromise.advance(task, false, undefined, false);
+  return task.done;
+};
+
+/** From now on jobs are in the queue above. */
+export function ownJobs(): void {
+  owned = true;
 }
 
 /** From now on `Promise` is the one above. Only a component does so, before the program is loaded. */
 export function ownPromises(): void {
-  owned = true;
+  ownJobs();
   (globalThis as any).Promise = QueuedPromise;
 }
 
 /** What a promise became, once all jobs have run. */
 export function outcomeNow<T>(given: T | PromiseLike<T>): T {
   if (!(given instanceof QueuedPromise)) return given as T;
+  runJobs();
   let settled: { value?: T; error?: unknown; ok: boolean } | undefined;
   given.then(
     (value: T) => (settled = { value, ok: true }),
     (error: unknown) => (settled = { error, ok: false }),
   );
-  drain();
+  runJobs();
   if (settled === undefined) throw new Error("the step waits for something that never comes");
   if (!settled.ok) throw settled.error;
   return settled.value as T;

@@ -1,7 +1,7 @@
 /** A world for tests of durable functions, with a clock that is moved by hand. */
 
 import { decode, encode } from "./cbor.ts";
-import { type Entry, type Failed, type State, headKey, milliseconds } from "./function-cells.ts";
+import { Cells, KIND, NAMED, STATE, type Failed, type State, headKey, milliseconds } from "./function-cells.ts";
 import { type Cause, type Origin, type Program, World } from "./index.ts";
 import { type Offer, Refused } from "./offer.ts";
 import { type Step, finished } from "./test-host.ts";
@@ -44,10 +44,9 @@ export class DurableWorld extends TestWorld {
   instance(name: string, key = "test"): Instance {
     const head = this.cell(headKey(`${name}/${key}`));
     if (head === undefined) throw new Error(`there is no instance ${name}/${key}`);
-    const prefix = `$fn/l/${name}/${key}/`;
-    const log = this.cells.filter((cell) => cell.startsWith(prefix)).map((cell) => this.cell(cell) as Entry);
+    const { entries } = new Cells(new World<any>(this.host.copy())).log(head);
     const { function: named, state, waits, status, result, error } = head;
-    const asks = log.slice(1).map(({ kind, name }) => `${kind} ${name}`);
+    const asks = entries.slice(1).map((entry) => `${entry[KIND]} ${entry[NAMED]}`);
     return { function: named, key, state, waits: waits.map((wait: any) => wait.slice(0, 3)), status, result, error, asks };
   }
 
@@ -154,11 +153,17 @@ export class DurableWorld extends TestWorld {
 
   /** A world in which the await has not ended yet: to try what would have happened with another result. */
   forkAtAwait(number: number, name: string, key = "test"): DurableWorld {
-    const cell = `$fn/l/${name}/${key}/${String(number).padStart(6, "0")}`;
     const worlds = [...this.past, this];
-    const at = worlds.findIndex((world) => world.cell(cell) !== undefined && world.cell(cell).state !== "open");
+    const at = worlds.findIndex((world) => world.hasEnded(number, `${name}/${key}`));
     if (at < 1) throw new Error(`await ${number} of ${name}/${key} has not ended`);
     return worlds[at - 1]!.fork();
+  }
+
+  private hasEnded(number: number, instance: string): boolean {
+    const cells = new Cells(new World<any>(this.host.copy()));
+    const head = cells.head(instance);
+    const entry = head && cells.log(head).entries[number];
+    return entry !== undefined && entry[STATE] !== "open";
   }
 
   /** How many steps there were. */

@@ -32,6 +32,12 @@ const functions = program({
     if (n > 0) return ctx.continueAs(n - 1);
     return [ctx.now, version, String(ctx.random()), all];
   }),
+  long: durable(async (ctx: Ctx, n: number) => {
+    const approval = ctx.event("approve");
+    let seen = 0;
+    for (let item = 0; item < n; item++) if ((await ctx.effect("reserve", item)) !== undefined) seen++;
+    return [await approval, seen];
+  }),
   careful: durable(async (ctx: Ctx) => {
     try {
       return await ctx.signal("approve");

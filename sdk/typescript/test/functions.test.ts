@@ -342,7 +342,8 @@ test("other code at the same place diverges, says how, and goes on when it is me
   const world = new DurableWorld(first, offer);
   await world.run("order");
   await rejects(world.upgrade(other), { code: "FUNCTION_DIVERGED", message: /order\/test: await 1: on record is effect `payment.charge` .* asks for effect/ });
-  (world as any).program = other; // an upgrade that was forced
+  // A host that lets a program take over without asking it: kind and name are compared in every step.
+  (world as any).program = program({ order: durable(async (ctx) => [await ctx.effect("fraud.check", 1)]) });
   await world.answer("payment.charge", "c");
   const { state, error } = world.instance("order");
   deepStrictEqual([state, error?.code, error?.await], ["diverged", "FUNCTION_DIVERGED", 1]);

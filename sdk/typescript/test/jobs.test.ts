@@ -2,7 +2,9 @@
 
 import { deepStrictEqual, throws } from "node:assert/strict";
 import { test } from "node:test";
-import { QueuedPromise, drain, outcomeNow } from "../src/jobs.ts";
+import { QueuedPromise, outcomeNow, ownJobs, runJobs } from "../src/jobs.ts";
+
+ownJobs();
 
 /** Writes down the order in which things happen that the specification puts in an order. */
 function scenario(P: any, seen: string[]): void {
@@ -37,7 +39,7 @@ test("jobs run in the order of the language", async () => {
   const [ours, native]: [string[], string[]] = [[], []];
   scenario(QueuedPromise, ours);
   deepStrictEqual(ours, []);
-  drain();
+  runJobs();
   scenario(Promise, native);
   await new Promise((resolve) => setImmediate(resolve));
   deepStrictEqual(ours, native);
@@ -50,9 +52,48 @@ test("what a promise became is known at once, and what never comes is an error",
   throws(() => outcomeNow(new QueuedPromise(() => undefined) as any), /never comes/);
 });
 
+/** What `build.mjs` makes of `async` functions. */
+const asynchronous = (code: () => Generator<any, any, any>) => (globalThis as any).mundiAsync(undefined, [], code);
+
+test("async functions take the order of the language", async () => {
+  const [ours, native]: [string[], string[]] = [[], []];
+  const steps = (P: any, seen: string[], name: string) =>
+    function* (): Generator<any, any, any> {
+      seen.push(`${name} begins`);
+      seen.push(`${name} ${yield P.resolve(1)}`);
+      seen.push(`${name} ${yield 2}`);
+      try {
+        yield P.reject("no");
+      } catch (error) {
+        seen.push(`${name} ${error}`);
+      }
+      return P.resolve(`${name} ends`);
+    };
+  for (const name of ["a", "b"]) asynchronous(steps(QueuedPromise, ours, name)).then((end: string) => ours.push(end));
+  runJobs();
+  const run = async (code: () => Generator<any, any, any>) => {
+    const it = code();
+    let step = it.next();
+    while (!step.done) {
+      let value: any;
+      try {
+        value = await step.value;
+      } catch (error) {
+        step = it.throw(error);
+        continue;
+      }
+      step = it.next(value);
+    }
+    return step.value;
+  };
+  for (const name of ["a", "b"]) run(steps(Promise, native, name)).then((end: string) => native.push(end));
+  await new Promise((resolve) => setImmediate(resolve));
+  deepStrictEqual(ours, native);
+});
+
 test("the queue stays in order when it is long", () => {
   const seen: number[] = [];
   for (let n = 0; n < 5000; n++) QueuedPromise.resolve(n).then((n: number) => seen.push(n));
-  drain();
+  runJobs();
   deepStrictEqual(seen, [...Array(5000).keys()]);
 });

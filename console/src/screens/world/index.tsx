@@ -1,4 +1,5 @@
 // A world: its timeline, a slider over its heights, and everything about the height under the slider.
+import type { ComponentChildren } from 'preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { api, type Effect, type Family, type Page, type Timer, type WorldDetails } from '../../api/client';
 import { useLoad } from '../../api/use';
@@ -11,7 +12,9 @@ import { Badge, Empty, Id, Loading, Problem, Tabs, Time } from '../../ui/basics'
 import { WorldLink } from '../../ui/world-link';
 import { Actions } from './actions';
 import { Cells } from './cells';
+import { ChildrenPanel, useChildren } from './children';
 import { DifferenceOf } from './difference';
+import { FunctionsPanel, useFunctions, type FunctionsAt } from './functions';
 import { useJournal } from './journal';
 import { Logs } from './logs';
 import { OpenWork } from './open';
@@ -22,7 +25,7 @@ import { Slider } from './slider';
 import { Timeline } from './timeline';
 import { Why } from './why';
 
-const TABS = ['state', 'record', 'open', 'difference', 'send', 'query', 'logs'] as const;
+const TABS = ['state', 'record', 'open', 'functions', 'children', 'difference', 'send', 'query', 'logs'] as const;
 type Tab = (typeof TABS)[number];
 
 export function WorldScreen({ world, route }: { world: string; route: Route }) {
@@ -81,6 +84,12 @@ function Shown({ world, route, details, effects, timers, family, reload }: Props
   const owner = head > 0 ? ownerOf(details.world, details.first_height, height, family) : undefined;
   const { moment, error } = useMoment(universe, owner, head > 0 ? height : undefined, prefix);
   useEffect(() => journal.want(height - 8, height + 8, head), [height, head]);
+  // What is at the height under the slider is what was before the next record.
+  const functionsAt: FunctionsAt = isFollowing || owner === undefined ? { owner: world } : { owner, before: height + 1 };
+  // A slider that is dragged asks for functions of the past only where they are shown.
+  const functions = useFunctions(tab === 'functions' ? functionsAt : { owner: world }, tab === 'functions');
+  const [childrenAfter, pageChildren] = useState<string[]>([]);
+  const children = useChildren(world, childrenAfter.at(-1), tab === 'children');
 
   // Keys may come faster than the page is drawn: they move on from where the last one went.
   const target = useRef(height);
@@ -164,7 +173,7 @@ function Shown({ world, route, details, effects, timers, family, reload }: Props
         </dl>
         <Actions details={details} world={world} forkAddress={forkAddress} height={height} reload={reload} />
       </header>
-      <Why details={details} effects={effects} timers={timers} />
+      <Why details={details} effects={effects} timers={timers} dispatched={children.value?.items} />
       <Slider height={height} head={head} firstHeight={details.first_height} isFollowing={isFollowing} isLive={isLive} logical={moment?.height === height ? moment.step.logical_now : undefined} select={select} step={step} />
       {journal.error && <Problem error={journal.error} />}
       <div class="columns">
@@ -180,6 +189,8 @@ function Shown({ world, route, details, effects, timers, family, reload }: Props
               ['state', <>State{moment && moment.step.changes.length > 0 && <span class="pill">{moment.step.changes.length} changed</span>}</>],
               ['record', 'Record'],
               ['open', <>Open{openTotal ? <span class="pill">{openTotal}</span> : null}</>],
+              ...tabIf('functions', 'Functions', functions.value?.items.filter((it) => it.state === 'running').length, tab, functions.value?.items.length),
+              ...tabIf('children', 'Children', children.value?.items.filter((it) => it.phase !== 'terminal').length, tab, children.value?.items.length),
               ['difference', 'Diff'],
               ...(may('send') && details.state !== 'archived' ? ([['send', 'Send']] as [Tab, string][]) : []),
               ['query', 'Query'],
@@ -191,6 +202,8 @@ function Shown({ world, route, details, effects, timers, family, reload }: Props
             {tab === 'state' && moment && <Cells cells={moment.cells} changes={moment.step.changes} more={moment.more} search={prefix} onSearch={setPrefix} />}
             {tab === 'record' && record && <RecordPanel {...names} record={record} moment={moment} owner={owner ?? world} select={select} />}
             {tab === 'open' && moment && <OpenWork step={moment.step} select={select} now={isFollowing} effects={effects ?? []} reload={reload} />}
+            {tab === 'functions' && <FunctionsPanel world={world} at={functionsAt} found={functions} opened={route.query.get('instance')} select={select} />}
+            {tab === 'children' && <ChildrenPanel world={world} found={children} after={childrenAfter} page={pageChildren} opened={route.query.get('child')} select={select} />}
             {tab === 'difference' && <DifferenceOf {...names} height={height} other={other} />}
             {tab === 'send' && may('send') && <SendPanel universe={universe} world={world} manifest={details.manifest} done={reload} />}
             {tab === 'query' && <QueryPanel universe={universe} world={owner ?? world} manifest={moment?.step.manifest ?? details.manifest} height={height} isNewest={isFollowing} />}
@@ -200,6 +213,12 @@ function Shown({ world, route, details, effects, timers, family, reload }: Props
       </div>
     </div>
   );
+}
+
+/** A tab that most worlds do not need: it is there where there is something to see, with how much of it is not over. */
+function tabIf(tab: Tab, name: string, open: number | undefined, chosen: Tab, total: number | undefined): [Tab, ComponentChildren][] {
+  if (!total && chosen !== tab) return [];
+  return [[tab, <>{name}{open ? <span class="pill">{open}</span> : null}</>]];
 }
 
 function numberOf(text: string | null): number | undefined {

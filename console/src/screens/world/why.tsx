@@ -1,6 +1,6 @@
 // "Why is it waiting", in one sentence for each reason.
 import type { ComponentChildren } from 'preact';
-import type { Effect, Timer, WorldDetails } from '../../api/client';
+import type { Child, Effect, Timer, WorldDetails } from '../../api/client';
 import { to } from '../../lib/route';
 import { useSession } from '../../lib/session';
 import { count } from '../../lib/text';
@@ -8,9 +8,9 @@ import { Time } from '../../ui/basics';
 
 type Reason = [tone: 'good' | 'warn' | 'bad' | 'mute', sentence: ComponentChildren];
 
-export function Why({ details, effects, timers }: { details: WorldDetails; effects?: Effect[]; timers?: Timer[] }) {
+export function Why({ details, effects, timers, dispatched }: { details: WorldDetails; effects?: Effect[]; timers?: Timer[]; dispatched?: Child[] }) {
   const { universe } = useSession();
-  const reasons = [...ofState(details), ...(effects ?? []).slice(0, 4).map((effect) => ofEffect(effect, universe)), ...ofTimers(timers ?? [])];
+  const reasons = [...ofState(details), ...(effects ?? []).slice(0, 4).map((effect) => ofEffect(effect, universe)), ...ofChildren(dispatched ?? [], universe, details), ...ofTimers(timers ?? [])];
   if (effects && effects.length > 4) reasons.push(['mute', <a href={to(['u', universe, 'effects'], { world: details.world })}>and {effects.length - 4} more open effects</a>]);
   if (reasons.length === 0 && !effects) reasons.push(['mute', 'Looking for what it waits for…']);
   if (reasons.length === 0) {
@@ -59,6 +59,14 @@ function ofEffect(effect: Effect, universe: string): Reason {
   if (effect.stage === 'claimed') return ['warn', <>Waits for {name}{tries}: worker <code>{effect.claimed_by?.slice(0, 12)}…</code> carries it out, and has until <Time at={effect.claimed_until} />.</>];
   if (effect.stage === 'waiting') return ['bad', <>Waits for {name}{tries}: the last one failed with <strong>{effect.last_failure}</strong>{effect.last_reason ? `, ${effect.last_reason}` : ''}; next try <Time at={effect.not_before} />.</>];
   return ['warn', <>Waits for {name}, asked for <Time at={effect.published_at} />: no worker has claimed it yet.</>];
+}
+
+function ofChildren(children: Child[], universe: string, details: WorldDetails): Reason[] {
+  const open = children.filter((child) => child.phase !== 'terminal');
+  if (open.length === 0) return [];
+  const running = open.filter((child) => child.phase === 'started').length;
+  const oldest = open.reduce((a, b) => (a.spawned_at < b.spawned_at ? a : b));
+  return [['warn', <>Waits for <a href={to(['u', universe, 'worlds', details.name ?? details.world], { tab: 'children' })}>{open.length === 1 ? '1 child' : `${open.length} children`}</a>: {running} at work, {open.length - running} not started; the oldest was spawned <Time at={oldest.spawned_at} />.</>]];
 }
 
 function ofTimers(timers: Timer[]): Reason[] {

@@ -108,6 +108,9 @@ fn calls_that_wait_take_no_slot() {
         tell(&rig, world_id(1), &some.join("\n"));
     }
     rig.executor.run_for(SECOND * 10);
+    let asking = ops(&rig);
+    let why = rig.executor.block_on(async move { asking.why(world_id(1)).await.unwrap() });
+    assert!(why.causes[0].to_string().contains("waits for the other world's reply"), "{}", why.causes[0]);
     let listing = ops(&rig);
     let effects =
         rig.executor.block_on(async move { listing.list_effects(None, None, None, 1_000).await.unwrap().items });

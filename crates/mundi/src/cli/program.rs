@@ -12,7 +12,7 @@ use super::{
 use clap::{Args, Subcommand};
 use mundi_model::{Code, Hash, ProgramRef, limits};
 use mundi_wasm::{
-    build::{Builder, Built, Language, scaffold},
+    build::{Builder, Built, Language, Template, scaffold},
     inspect::{Refusal, is_wasm},
     offer::Offer,
 };
@@ -33,6 +33,9 @@ pub(super) enum ProgramCommand {
         /// rust, ts or python.
         #[arg(long)]
         lang: String,
+        /// What it starts with: durable, a durable function beside a handler, or handler, a handler alone.
+        #[arg(long, default_value = "durable")]
+        template: String,
         /// The folder to create; its last part is the name.
         name: PathBuf,
     },
@@ -105,9 +108,10 @@ pub(super) struct Upload {
 impl ProgramCommand {
     pub(super) async fn run(self, out: Out) -> Outcome {
         match self {
-            Self::New { lang, name } => {
+            Self::New { lang, template, name } => {
                 let language: Language = lang.parse().map_err(|error| Failed::coded(&error))?;
-                let project = scaffold(&name, language).map_err(|error| Failed::coded(&error))?;
+                let template: Template = template.parse().map_err(|error| Failed::coded(&error))?;
+                let project = scaffold(&name, language, template).map_err(|error| Failed::coded(&error))?;
                 print(&format!("{}", project.folder.display()))?;
                 let test = test_of(language);
                 eprintln!("next: cd {} && {test} && mundi program build && mundi program upload", name.display());

@@ -354,12 +354,12 @@ fn show(out: Out, world: &str, record: &Value) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mundi_wasm::build::{Language, scaffold};
+    use mundi_wasm::build::{Language, Template, scaffold};
 
     #[test]
     fn what_people_edit_is_watched_and_what_tools_make_is_not() {
         let folder = tempfile::tempdir().unwrap();
-        let project = scaffold(&folder.path().join("tea"), Language::Python).unwrap();
+        let project = scaffold(&folder.path().join("tea"), Language::Python, Template::Handler).unwrap();
         let at = |path: &str| project.folder.join(path);
         let before = look(&project).unwrap();
         assert!([at("program.py"), at("mundi.json")].iter().all(|path| before.contains_key(path)), "{before:?}");

@@ -56,6 +56,8 @@ async fn an_external_worker_claims_starts_reports_and_completes_a_child() {
         json!({ "kind": "external", "params": { "page": 7 }, "budget": { "tokens": 100 }, "client_request_id": "a" });
     let id = spawn(&server, "p", form.clone()).await;
     assert_eq!(spawn(&server, "p", form.clone()).await, id, "the same request, the same child");
+    let why = server.get(&format!("{W}/p/why")).await.ok(200);
+    assert_eq!(why["causes"][0]["cause"], "children", "{why}");
     let mut other = form;
     other["params"] = json!(8);
     server.post(&format!("{W}/p/children"), &other).await.refused(409, "URM_REQUEST_CONFLICT");

@@ -25,6 +25,35 @@ async fn a_world_without_functions_lists_none_and_refuses_commands_about_them() 
 }
 
 #[tokio::test]
+async fn an_instance_is_described_with_the_awaits_of_its_pages_and_its_cells() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    server.post(W, &json!({ "world": "cells", "program": "kv" })).await.ok(201);
+    let head =
+        json!({ "format": 2, "function": "order", "key": "17", "state": "running", "run": 0, "asked": 3, "waits": [] });
+    let cells = [
+        ("$fn/i/order/17", head),
+        ("$fn/l/order/17/000000", json!(r#"[0,"start","order","ok",null,null,{"cents":8},10,1,"900",3]"#)),
+        ("$fn/l/order/17/000002", json!(r#"[2,"timer","sleep","open",null,null,null,5,9,"900",3]"#)),
+        (
+            "$fn/p/order/17/000000",
+            json!(
+                r#"[1,"effect","pay","ok",0,"1000",{"id":7},10,99,"900",3,4,2],[3,"effect","check","error",1,"1000",{"code":"NO"},10,99,"900",4,5,1]"#
+            ),
+        ),
+    ];
+    for (key, value) in cells {
+        server.post(&format!("{W}/cells/call/put"), &json!({ "key": key, "value": value })).await.ok(200);
+    }
+    let found = server.get(&format!("{W}/cells/functions/order/17")).await.ok(200);
+    assert_eq!(found["input"], json!({ "cents": 8 }));
+    let log = found["log"].as_array().unwrap();
+    let seen: Vec<_> = log.iter().map(|it| json!([it["number"], it["name"], it["state"], it["ended_at"]])).collect();
+    assert_eq!(seen, [json!([1, "pay", "ok", 4]), json!([2, "sleep", "open", null]), json!([3, "check", "error", 5])]);
+    assert_eq!((&log[0]["value"], &log[0]["attempts"]), (&json!({ "id": 7 }), &json!(2)));
+}
+
+#[tokio::test]
 async fn running_a_function_gives_its_event_and_its_key_to_the_program() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());

@@ -235,6 +235,17 @@ async fn bad_input_is_refused_with_its_code_and_changes_nothing() {
     }
     let batch = json!([{ "event": "pool.command", "value": command }]);
     server.post(&format!("{W}/p/events"), &batch).await.refused(403, "TOKEN_DENIED");
+    server.post(&format!("{W}/p/functions/pool.command/x"), &command).await.refused(403, "TOKEN_DENIED");
+}
+
+#[tokio::test]
+async fn a_pool_that_cannot_be_deleted_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    pool_with(&server, "p", 1, 1, json!({})).await;
+    server.post(&format!("{W}/p/fork"), &json!({ "world": "copy" })).await.ok(201);
+    server.delete(&format!("{P}/p")).await.refused(409, "WORLD_HAS_FORKS");
+    do_(&server, "reserve", json!({ "resources": ["gpu-0"], "holder": "ada", "ttl_slots": 60 })).await.ok(200);
 }
 
 #[tokio::test]

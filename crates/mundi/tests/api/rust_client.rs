@@ -2,7 +2,8 @@
 
 use crate::process::Server;
 use futures_util::TryStreamExt;
-use mundi_client::{CallOptions, Error, Failure, Http, Kind, Mundi, QueryOptions};
+use mundi_client::{Bulk, CallOptions, Children, Error, Failure, Http, Kind, Mundi, QueryOptions};
+use reqwest::Method;
 use serde_json::{Value, json};
 use std::{future::Future, path::Path, sync::Arc, time::Duration};
 use tokio::sync::Notify;
@@ -168,5 +169,109 @@ async fn a_worker_carries_effects_out_and_stops_gracefully() -> Result<(), Error
     working.await.unwrap()?;
     assert_eq!(got("last").await, json!({ "doubled": 10 }), "what was begun is answered");
     drop(server);
+    Ok(())
+}
+
+#[tokio::test]
+async fn labels_change_and_worlds_are_commanded_in_bulk_page_by_page() -> Result<(), Error> {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    let mundi = Mundi::new(&server.url);
+    for n in 0..3 {
+        let options = json!({ "program": "counter", "labels": { "fleet": "red", "n": n.to_string() } });
+        mundi.create(Some(&format!("bulk-{n}")), &options).await?;
+    }
+    let changes = [("fleet", Some("blue")), ("tier", Some("gold")), ("n", None)];
+    assert_eq!(mundi.world("bulk-0").label(&changes).await?, json!({ "fleet": "blue", "tier": "gold" }));
+    let red = [("label", "fleet=red".to_owned())];
+    assert_eq!(mundi.count(&red).await?["count"], 2);
+    let bulk = Bulk { verb: "pause".to_owned(), filters: json!({ "label": "fleet=red" }), ..Bulk::default() };
+    let would: Vec<Value> = mundi.bulk(Bulk { dry_run: true, ..bulk.clone() }).try_collect().await?;
+    assert_eq!((would[0]["items"][0]["result"].as_str(), would.len()), (Some("would"), 1));
+    // Interrupted after the first page; the second command goes on behind it.
+    let one = Bulk { limit: Some(1), ..bulk };
+    let first = mundi.bulk(one.clone()).try_next().await?.unwrap();
+    let after = first["next"].as_str().map(str::to_owned);
+    let rest: Vec<Value> = mundi.bulk(Bulk { after, ..one }).try_collect().await?;
+    let items = [first].into_iter().chain(rest).flat_map(|page| page["items"].as_array().cloned().unwrap());
+    let mut done: Vec<_> = items.map(|it| (it["name"].clone(), it["result"].clone())).collect();
+    done.sort_by_key(|(name, _)| name.to_string());
+    assert_eq!(done, [("bulk-1", "done"), ("bulk-2", "done")].map(|(name, result)| (json!(name), json!(result))));
+    until(async || mundi.world("bulk-2").get().await, |it| it.as_ref().is_ok_and(|it| it["state"] == "paused")).await?;
+    let error = mundi.bulk(Bulk { verb: "delete".to_owned(), filters: json!({}), ..Bulk::default() }).try_next().await;
+    assert_eq!(error.unwrap_err().kind, Kind::Invalid, "no filter");
+    Ok(())
+}
+
+/// A world that may have children.
+async fn parent(mundi: &Mundi) -> Result<Children, Error> {
+    let programs = mundi.http().ask(Method::GET, &mundi.http().of("programs"), None).await?;
+    let kv = programs.as_array().unwrap().iter().find(|program| program["name"] == "kv").unwrap();
+    let manifest = json!({ "program": kv["program"], "effects": { "child.spawn": {} } });
+    let stored = mundi.http().ask(Method::POST, &mundi.http().of("manifests"), Some(&manifest)).await?;
+    Ok(mundi.create(Some("parent"), &json!({ "manifest": stored["hash"] })).await?.children())
+}
+
+#[tokio::test]
+async fn children_are_spawned_once_followed_past_kill_9_and_cancelled() -> Result<(), Error> {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    let mundi = Mundi::new(&server.url);
+    let children = parent(&mundi).await?;
+    children.set_budget(&json!({ "tokens": 100 })).await?;
+    let form = json!({ "kind": "external", "params": { "page": 7 }, "budget": { "tokens": 60 } });
+    let first = children.spawn(&form, Some("a")).await?["child_id"].as_str().unwrap().to_owned();
+    assert_eq!(children.spawn(&form, Some("a")).await?["child_id"], *first);
+    let second = children.spawn(&json!({ "kind": "external" }), None).await?["child_id"].as_str().unwrap().to_owned();
+    let listed: Vec<Value> = children.list().map_ok(|child| child["child_id"].clone()).try_collect().await?;
+    assert_eq!(listed, [json!(first), json!(second)]);
+    let task = async |verb: &str, form: Value| {
+        mundi.http().ask(Method::POST, &mundi.http().of(&format!("tasks/children/{verb}")), Some(&form)).await
+    };
+    let claimed = task("claim", json!({ "kinds": ["external"], "limit": 1, "wait": "10s", "ttl": "1h" })).await?;
+    let claim = claimed[0]["claim"].clone();
+    task("start", json!({ "claim": claim })).await?;
+    let following =
+        tokio::spawn(children.follow(&first, 0).map_ok(|it| it["event"].clone()).try_collect::<Vec<Value>>());
+    let cancelled = children.cancel(&second, Some("stop")).await?;
+    assert_eq!(cancelled, json!({ "outcome": "cancelled", "cancel_request_id": "stop" }));
+    let server = again(folder.path(), server);
+    task("complete", json!({ "claim": claim, "result": { "found": 3 }, "spent": { "tokens": 40 } })).await?;
+    assert_eq!(following.await.unwrap()?, [json!("WORKER_START"), json!("WORKER_PASS")]);
+    assert_eq!(children.cancel(&first, None).await?["outcome"], "already_terminal");
+    assert_eq!(children.get(&first).await?["outcome"], "passed");
+    assert_eq!(children.events(&first, 1).await?.len(), 1);
+    let budget = children.budget().await?;
+    assert!(budget["lanes"].as_array().unwrap().iter().any(|lane| lane["lane"] == "tokens" && lane["total"] == 40));
+    drop(server);
+    Ok(())
+}
+
+/// As far as no component is needed: instances are cells, and a handler of an event answers as a function would.
+#[tokio::test]
+async fn functions_are_run_listed_and_described() -> Result<(), Error> {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    let mundi = Mundi::new(&server.url);
+    let counter = mundi.create(Some("c"), &json!({ "program": "counter" })).await?.functions();
+    assert_eq!(counter.run::<u64>("add", "17", &5).await?, 5);
+    let world = mundi.create(Some("cells"), &json!({ "program": "kv" })).await?;
+    for key in ["17", "18"] {
+        let head = json!({ "function": "order", "key": key, "state": "running", "asked": 1, "run": 0, "waits": [[1, "effect", "stock.reserve", 5]] });
+        world.call::<Value>("put", &json!({ "key": format!("$fn/i/order/{key}"), "value": head })).await?;
+    }
+    let functions = world.functions();
+    let listed: Vec<Value> = functions.list(&[("limit", "1".to_owned())]).try_collect().await?;
+    assert_eq!(listed.iter().map(|it| &it["instance"]).collect::<Vec<_>>(), ["order/17", "order/18"]);
+    let head = world.get().await?["head"].as_u64();
+    assert_eq!(functions.describe("order/17", None).await?["waits"][0]["name"], "stock.reserve");
+    assert_eq!(functions.describe("order/17", head).await?["state"], "running");
+    for refused in [
+        functions.cancel("order/19", Some("no")).await,
+        functions.pause("order/19").await,
+        functions.resume("order/19").await,
+    ] {
+        assert_eq!(refused.unwrap_err().code, "FUNCTION_NOT_FOUND");
+    }
     Ok(())
 }

@@ -38,6 +38,11 @@ fn a_project_begins_with_its_sources_a_test_types_and_the_page_of_its_sdk() {
         run(&["program", "new", "--lang", lang, project.to_str().unwrap()]).failed(3, "is there already");
     }
     run(&["program", "new", "--lang", "cobol", "x"]).failed(3, "rust, ts, python");
+    let plain = folder.path().join("plain");
+    run(&["program", "new", "--lang", "python", "--template", "handler", plain.to_str().unwrap()]).ok();
+    let has_function = |project: &Path| fs::read_to_string(project.join("mundi.json")).unwrap().contains("later");
+    assert!(has_function(&folder.path().join("my-python")) && !has_function(&plain));
+    run(&["program", "new", "--lang", "python", "--template", "workflow", "x"]).failed(3, "durable, handler");
     run(&["program", "new", "--lang", "python", "No-Name"]).failed(3, "small letters");
 }
 

@@ -23,14 +23,14 @@ use mundi_kernel::{
     snapshot::KernelSnapshot,
 };
 use mundi_model::{
-    Code, Coded, Hash, Height, UniverseId, WorldAddress, WorldId, WorldName,
+    Code, Coded, Hash, Height, UniverseId, WorldAddress, WorldId, WorldName, limits,
     record::{Body, EffectPolicy, Record},
 };
 use mundi_store::{
     StoreError,
     blobs::PutStream,
     keyspace::segment::SegmentRecord,
-    protocol::{DescribeWorld, FreeName, ImportWorld, WorldCreated, WorldError, import_world},
+    protocol::{DescribeWorld, FreeName, ImportWorld, WorldError, import_world},
     segments::{SegmentBuilder, object_path},
 };
 use std::{
@@ -84,11 +84,7 @@ pub async fn import<E: Engine, R: Read + Seek + Send>(
     store_cells(plane, universe, state.objects.iter().filter(|(hash, _)| *hash != own).cloned().collect()).await?;
     let inherited = dispatch::inherit(plane, universe, &fork, now_ns).await?;
     let head = bundle.header().head;
-    let name = match named {
-        Some(name) => name,
-        None => default_name(plane, universe, bundle.header()).await?,
-    };
-    let import = ImportWorld {
+    let mut import = ImportWorld {
         universe,
         world,
         segments: store_segments(plane, universe, world, bundle).await?,
@@ -99,15 +95,26 @@ pub async fn import<E: Engine, R: Read + Seek + Send>(
         own_from: if world == bundle.header().world { bundle.header().own_from() } else { head },
         inherited,
         policy: held_policy(&fork),
-        name: Some(name.clone()),
+        name: None,
         labels: bundle.header().labels.clone(),
         now_ns,
     };
     // Who imports a bundle may administer the universe: that is what brings its programs in.
     let manifests: Vec<Hash> = import.manifests.iter().map(|(_, manifest)| *manifest).collect();
     register_trusted(plane, universe, &manifests).await?;
-    let created = import_world(&plane.engine, &**plane.clock(), &plane.blobs, &KernelSnapshots, &import).await?;
-    debug_assert!(matches!(created, WorldCreated::Now | WorldCreated::Before));
+    let mut tries_left = limits::DEFAULT_NAME_TRIES_MAX;
+    let name = loop {
+        tries_left -= 1;
+        let (name, may_be_another) = match &named {
+            Some(name) => (name.clone(), false),
+            None => (default_name(plane, universe, bundle.header()).await?, tries_left > 0),
+        };
+        import.name = Some(name.clone());
+        match import_world(&plane.engine, &**plane.clock(), &plane.blobs, &KernelSnapshots, &import).await {
+            Err(StoreError::World(WorldError::NameTaken { .. })) if may_be_another => {}
+            imported => break imported.map(|_| name)?,
+        }
+    };
     tracing::info!(%world, %name, %head, "a world was imported");
     Ok(Imported { world, name, arrived_at: head, proof })
 }

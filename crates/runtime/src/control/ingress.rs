@@ -9,7 +9,7 @@ use crate::{
     trace::TraceContext,
 };
 use futures_util::future::{BoxFuture, Either, select};
-use mundi_kernel::manifest::CompiledManifest;
+use mundi_kernel::{lease_kernel::command::COMMAND, manifest::CompiledManifest};
 use mundi_model::{
     CallId, Hash, UniverseId, WorldId,
     record::{InboxItem, Input, Payload, ReplyOutcome},
@@ -76,12 +76,17 @@ impl Forward for NoForward {
 }
 
 impl<P: Plane> Ops<P> {
-    /// Whether a world's manifest takes these events, so that their sender is notified at once. The world checks again.
+    /// Whether a world's manifest takes these events from outside, so that their sender is notified at once. The world checks again.
+    ///
+    /// No pool takes its commands this way: it trusts what they say about client and holder, and some need the verb `admin`.
     pub async fn check_events<'v>(
         &self,
         world: WorldId,
         events: impl IntoIterator<Item = (&'v str, &'v [u8])> + Clone,
     ) -> Result<(), RuntimeError> {
+        if events.clone().into_iter().any(|(schema, _)| schema == COMMAND) {
+            return Err(RuntimeError::PoolCommand);
+        }
         let check = |manifest: &CompiledManifest| manifest.check_events(events.clone());
         // What is right by the world itself is right; what is not may be by a newer manifest, of which only the journal knows.
         if self.worker.as_ref().and_then(|worker| worker.manifest(world)).is_some_and(|it| check(&it).is_ok()) {

@@ -31,6 +31,7 @@ pub use children::ClientRequest;
 pub use effects::{EffectEnd, EffectName, FoundEffect, HandAnswer, JournaledEffect};
 pub use follow::{SeenHead, SeenQuotas, engine_answers, quotas_changed, read_token, seen_quotas, token_revoked};
 pub use ingress::{BegunCall, CallAnswer, CallRequest, NoForward};
+pub use naming::is_name_taken;
 pub(crate) use naming::short_id;
 pub use pools::{Pool, shard_of};
 pub use rehearse::{RehearseRequest, Rehearsed};

@@ -6,8 +6,12 @@ use crate::{
     lifecycle::{self, ForkAt, ForkPolicy, ForkWorld, Forked, Naming, NewWorld},
 };
 use mundi_model::{Hash, LabelChange, Labels, WorldAddress, WorldId, WorldName};
-use mundi_store::protocol::{
-    FindNamed, FindWorlds, FreeName, LabelWorld, Page, ReadNames, WorldCreated, WorldCursor, WorldQuery, WorldSummary,
+use mundi_store::{
+    StoreError,
+    protocol::{
+        FindNamed, FindWorlds, FreeName, LabelWorld, Page, ReadNames, WorldCreated, WorldCursor, WorldError,
+        WorldQuery, WorldSummary,
+    },
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,11 +52,7 @@ impl<P: Plane> Ops<P> {
     pub async fn name_for_fork(&self, parent: WorldId) -> Result<WorldName, RuntimeError> {
         let name = self.describe_world(parent).await?.meta.name;
         let of = name.unwrap_or_else(|| short_id(parent));
-        self.free_name(FreeName { universe: self.universe, of, how: "fork", alone: false }).await
-    }
-
-    async fn free_name(&self, free: FreeName) -> Result<WorldName, RuntimeError> {
-        Ok(self.plane.run(&free).await?.output)
+        Ok(self.plane.run(&FreeName { universe: self.universe, of, how: "fork", alone: false }).await?.output)
     }
 
     /// Creates a world with a name and labels; the name by which it is addressed is its name.
@@ -88,4 +88,9 @@ impl<P: Plane> Ops<P> {
 /// The beginning of an id, for a world that has no name.
 pub(crate) fn short_id(world: WorldId) -> String {
     world.to_string().trim_start_matches("w_").chars().take(SHORT_ID_CHARS).collect()
+}
+
+/// Whether somebody else took a name first that was chosen for a new world: then another one is chosen.
+pub fn is_name_taken(error: &RuntimeError) -> bool {
+    matches!(error, RuntimeError::Store(StoreError::World(WorldError::NameTaken { .. })))
 }

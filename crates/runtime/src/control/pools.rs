@@ -96,31 +96,35 @@ impl<P: Plane> Ops<P> {
     }
 
     /// Deletes a pool that has no live lease and whose queue is empty, or finishes that. Each world refuses reservations before it is
-    /// deleted; if one of them is in use, all go on.
+    /// deleted. If that cannot be finished, those that are left go on.
     pub async fn pool_delete(&self, name: &WorldName) -> Result<(), RuntimeError> {
         let pool = self.pool(name).await?;
-        for shard in 0..pool.record.shards {
-            let world = self.pool_world(&pool, shard)?;
-            match self.operate(world, "close", Command::Close {}).await {
-                Ok(closed) if closed.result == ResultCode::Ok => {}
-                Ok(_) => {
-                    for closed in 0..shard {
-                        self.operate(self.pool_world(&pool, closed)?, "open", Command::Open {}).await?;
-                    }
-                    return Err(mundi_store::StoreError::from(PoolError::InUse(name.to_string())).into());
+        if let Err(error) = self.delete_shards(&pool).await {
+            for shard in 0..pool.record.shards {
+                let opened = self.operate(self.pool_world(&pool, shard)?, "open", Command::Open {}).await;
+                if let Err(error) = opened.map(drop).or_else(unless_gone) {
+                    tracing::warn!(%error, pool = %name, shard, "a shard stays closed: delete the pool again");
                 }
-                // An earlier attempt got so far, or never made it.
-                Err(error) if matches!(mundi_model::Coded::code(&error), Code::WorldDeleted | Code::WorldNotFound) => {}
-                Err(error) => return Err(error),
             }
-        }
-        for shard in 0..pool.record.shards {
-            match self.world_delete(self.pool_world(&pool, shard)?).await {
-                Err(error) if mundi_model::Coded::code(&error) == Code::WorldNotFound => {}
-                deleted => deleted?,
-            }
+            return Err(error);
         }
         self.plane.run(&DeletePool { universe: self.universe, name: name.clone() }).await?;
+        Ok(())
+    }
+
+    /// All are closed before the first one is deleted.
+    async fn delete_shards(&self, pool: &Pool) -> Result<(), RuntimeError> {
+        let worlds = (0..pool.record.shards).map(|shard| self.pool_world(pool, shard));
+        let worlds = worlds.collect::<Result<Vec<_>, _>>()?;
+        for world in &worlds {
+            let closed = self.operate(*world, "close", Command::Close {}).await.map(Some).or_else(unless_gone)?;
+            if closed.is_some_and(|closed| closed.result != ResultCode::Ok) {
+                return Err(mundi_store::StoreError::from(PoolError::InUse(pool.name.to_string())).into());
+            }
+        }
+        for world in worlds {
+            self.world_delete(world).await.or_else(unless_gone)?;
+        }
         Ok(())
     }
 
@@ -185,5 +189,13 @@ impl<P: Plane> Ops<P> {
             }
             self.head_changed(world, head).await?;
         }
+    }
+}
+
+/// An earlier attempt to delete a world got so far, or its creation never did.
+fn unless_gone<T: Default>(error: RuntimeError) -> Result<T, RuntimeError> {
+    match mundi_model::Coded::code(&error) {
+        Code::WorldDeleted | Code::WorldNotFound => Ok(T::default()),
+        _ => Err(error),
     }
 }

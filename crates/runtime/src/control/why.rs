@@ -2,14 +2,17 @@
 
 use super::{Ops, Waits};
 use crate::{Plane, RuntimeError, manifests::load_manifest};
-use mundi_kernel::loader::Readiness;
+use mundi_kernel::{intents::WORLD_CALL, loader::Readiness};
 use mundi_model::{
     Hash, Height, Moment, WorkerId, WorldId, cbor, limits,
     record::{Body, Input, Operator, Payload},
 };
 use mundi_store::{
-    keyspace::world_meta::{Hold, ListedState},
-    protocol::{QueuedEffect, QueuedTimer, ReadWaits, WorldDescription, WorldSummary, WorldWaits},
+    keyspace::{
+        child_state::ChildState,
+        world_meta::{Hold, ListedState},
+    },
+    protocol::{QueuedEffect, QueuedTimer, ReadChildState, ReadWaits, WorldDescription, WorldSummary, WorldWaits},
 };
 use std::fmt;
 
@@ -70,6 +73,11 @@ pub enum Cause {
         program: Hash,
         state: Readiness,
     },
+    /// Its children have not ended.
+    Children {
+        queued: u64,
+        active: usize,
+    },
     Effect(Box<QueuedEffect>),
     Timer(Box<QueuedTimer>),
     /// More effects than are named.
@@ -90,6 +98,7 @@ impl Cause {
             Self::Room(_) => "room",
             Self::Lease { .. } | Self::Requested { .. } => "lease",
             Self::Program { .. } => "program",
+            Self::Children { .. } => "children",
             Self::Effect(_) | Self::MoreEffects => "effect",
             Self::Timer(_) | Self::MoreTimers => "timer",
         }
@@ -105,6 +114,8 @@ impl Cause {
             Self::Inbox { .. } => "release the world first",
             Self::Room(Waits::Pinned(_)) => "start that worker, or mundi worker unassign",
             Self::Room(_) => "start a worker, or raise worlds.max",
+            Self::Children { .. } => "mundi world child list, or child cancel",
+            Self::Effect(effect) if is_called(effect) => "ask why the world that it calls is not moving",
             Self::Effect(effect) if effect.claim.is_none() && effect.attempts.attempts > 0 => {
                 "mundi effect retry or cancel"
             }
@@ -151,6 +162,9 @@ impl fmt::Display for Cause {
                 Readiness::Refused(why) => write!(f, "its program {program} cannot run here: {why}"),
                 Readiness::Unknown | Readiness::Ready(_) => write!(f, "its program {program} is not compiled yet"),
             },
+            Self::Children { queued, active } => {
+                write!(f, "it has {active} children that were dispatched and {queued} that wait for their turn")
+            }
             Self::Effect(effect) => describe(f, effect),
             Self::Timer(timer) => {
                 write!(f, "the timer {} is due at {}", timer.item.intent, Moment(timer.item.deliver_at_ns))
@@ -161,11 +175,19 @@ impl fmt::Display for Cause {
     }
 }
 
+/// A call that stands in the inbox of another world is put aside until its deadline.
+fn is_called(effect: &QueuedEffect) -> bool {
+    effect.item.kind == WORLD_CALL && effect.claim.is_none() && effect.attempts.granted
+}
+
 fn describe(f: &mut fmt::Formatter<'_>, effect: &QueuedEffect) -> fmt::Result {
     let QueuedEffect { item, attempts, claim, .. } = effect;
     write!(f, "the effect `{}` ({})", item.kind, item.intent)?;
     match claim {
         Some(claim) => write!(f, " is carried out by {} in attempt {}", claim.worker, claim.attempt),
+        None if is_called(effect) => {
+            write!(f, " waits for the other world's reply until {}", Moment(attempts.not_before_ns))
+        }
         None if attempts.granted => write!(f, " waits for its rate limit until {}", Moment(attempts.not_before_ns)),
         None if attempts.attempts > 0 => {
             let code = attempts.last_failure.as_deref().unwrap_or("a failure");
@@ -210,11 +232,14 @@ impl<P: Plane> Ops<P> {
             _ => return Ok(None),
         }
         let waits = self.read_waits(found.world, found.meta.ready_priority()).await?;
+        let children = waits.children_queued + waits.children_active as u64;
         Ok(match waits {
             WorldWaits { is_ready: true, .. } if found.lease.is_none() => Some("a worker".to_owned()),
             WorldWaits { is_ready: true, .. } => None,
             WorldWaits { effects: 1, .. } => Some("an effect".to_owned()),
             WorldWaits { effects: more @ 2.., .. } => Some(format!("{more} effects")),
+            _ if children == 1 => Some("a child".to_owned()),
+            _ if children > 1 => Some(format!("{children} children")),
             WorldWaits { due_ns: Some(due_ns), .. } => Some(format!("a timer at {}", Moment(due_ns))),
             _ => None,
         })
@@ -256,8 +281,13 @@ impl<P: Plane> Ops<P> {
         }
     }
 
-    /// Effects and timers that are open.
+    /// Children, effects and timers that are open.
     async fn open_work(&self, world: WorldId, causes: &mut Vec<Cause>) -> Result<(), RuntimeError> {
+        let ChildState { queued, active, .. } =
+            self.plane.run(&ReadChildState { universe: self.universe, parent: world }).await?.output;
+        if queued > 0 || !active.is_empty() {
+            causes.push(Cause::Children { queued, active: active.len() });
+        }
         let (mut effects, mut after) = (Vec::new(), None);
         for _ in 0..PAGES_MAX {
             let page = self.list_effects(Some(world), None, after, NAMED_MAX + 1).await?;

@@ -179,7 +179,7 @@ impl<P: Plane> Watcher<P> {
     ) -> Result<Vec<Finding>, RuntimeError> {
         let (universe, items_max) = (self.config.universe, limits::WATCH_PAGE_MAX);
         let (mut after, mut findings) = (None, Vec::new());
-        memory.begin_leases();
+        memory.begin_leases(policy);
         loop {
             let page = WatchedLeases { universe, pool: world, after, items_max };
             let mut page = self.plane.run(&page).await?.output;

@@ -83,12 +83,12 @@ impl<P: Plane> Watcher<P> {
             match answered {
                 Ok(()) => {}
                 Err(ProbeFailed::NotWell(reason)) => {
-                    tracing::debug!(%lease, url, reason, "a probe failed");
+                    tracing::debug!(%lease, reason, "a probe failed");
                     is_well = Some(false);
                     break;
                 }
                 Err(ProbeFailed::Denied(reason)) => {
-                    tracing::warn!(%lease, url, reason, "a probe may not be made");
+                    tracing::warn!(%lease, reason, "a probe may not be made");
                     is_well = None;
                     break;
                 }

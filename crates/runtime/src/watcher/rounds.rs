@@ -57,6 +57,7 @@ impl Memory {
 
 #[derive(Debug, Default)]
 pub(super) struct ShardMemory {
+    policy: WatchPolicy,
     leases: BTreeMap<LeaseId, Followed>,
     reclaims: BTreeMap<LeaseId, Waited>,
 }
@@ -81,7 +82,12 @@ struct Waited {
 }
 
 impl ShardMemory {
-    pub(super) fn begin_leases(&mut self) {
+    /// What was counted under another policy says nothing: nobody was asked for a heartbeat then, or another address was probed.
+    pub(super) fn begin_leases(&mut self, policy: &WatchPolicy) {
+        if self.policy != *policy {
+            self.policy.clone_from(policy);
+            self.leases.clear();
+        }
         self.leases.values_mut().for_each(|followed| followed.is_there = false);
     }
 
@@ -217,7 +223,7 @@ mod tests {
     }
 
     fn round(memory: &mut ShardMemory, policy: &WatchPolicy, watched: WatchedLease) -> Option<EvidenceKind> {
-        memory.begin_leases();
+        memory.begin_leases(policy);
         let found = memory.leases_seen(policy, rounds(), &[watched], &[]);
         memory.end_leases();
         found.first().map(|finding| finding.kind)
@@ -234,6 +240,18 @@ mod tests {
         assert_eq!(quiet, [None, None, Some(EvidenceKind::Silent)]);
         let mut fresh = ShardMemory::default();
         assert_eq!(round(&mut fresh, &policy, seen(HolderSeen::Outside, 1)), None, "who starts counts from zero");
+    }
+
+    #[test]
+    fn a_new_rule_counts_from_its_first_round() {
+        let other = WatchPolicy { holder_ended: true, ..WatchPolicy::default() };
+        let silent = WatchPolicy { silent_after_ms: Some(100), ..other.clone() };
+        let mut memory = ShardMemory::default();
+        for _ in 0..9 {
+            assert_eq!(round(&mut memory, &other, seen(HolderSeen::Outside, 0)), None);
+        }
+        let looks = [0; 2].map(|beats| round(&mut memory, &silent, seen(HolderSeen::Outside, beats)));
+        assert_eq!(looks, [None, Some(EvidenceKind::Silent)]);
     }
 
     #[test]

@@ -17,7 +17,6 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use mundi_engine::Engine;
-use mundi_kernel::lease_kernel::command::COMMAND;
 use mundi_model::{
     CallId, Code, Hash, WorldId, limits,
     record::{InboxItem, Input, Origin, Payload, ReplyOutcome},
@@ -137,13 +136,6 @@ impl Incoming {
     }
 
     fn check(&self) -> Result<(), Problem> {
-        if self.event == COMMAND {
-            // A pool trusts what its commands say about client and holder, and some need the verb `admin`.
-            return Err(Problem::new(
-                Code::TokenDenied,
-                "commands of a pool are sent to `/v1/u/{universe}/pools/{pool}/…`",
-            ));
-        }
         let texts = [&self.key, &self.idempotency_key, &self.correlation_id];
         let long = texts.into_iter().flatten().chain([&self.event]).any(|text| text.len() > limits::NAME_BYTES_MAX);
         match long {

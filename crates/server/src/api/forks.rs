@@ -19,11 +19,12 @@ use mundi_engine::Engine;
 use mundi_model::{
     Coded, Hash, Height, LabelChange, WorldAddress, WorldId,
     answers::{Answers, AnswersError, ScriptedAnswer},
-    cbor,
+    cbor, limits,
     record::{EffectPolicy, ReceiptStatus},
 };
 use mundi_runtime::{
     Plane, RuntimeError,
+    control::is_name_taken,
     lifecycle::{ForkAt, ForkPolicy, Forked, Naming},
 };
 use mundi_store::protocol::{Branch, WorldCreated};
@@ -133,10 +134,7 @@ pub(super) async fn fork<E: Engine>(
     };
     let script = new.answers.map(scripted).transpose()?;
     let labels = labels::given(new.labels)?;
-    let address = match new.world.as_deref() {
-        Some(name) => wanted(&universe, Some(name)).await?,
-        None => WorldAddress::Name(universe.ops().name_for_fork(parent).await?),
-    };
+    let address = wanted(&universe, new.world.as_deref()).await?;
     let child = address.world(universe.id());
     let at = new.at.map_or(ForkAt::Head, |height| ForkAt::Height(Height::new(height)));
     let manifest = match (new.program.as_deref(), new.manifest.as_deref()) {
@@ -167,7 +165,7 @@ pub(super) async fn fork<E: Engine>(
     Ok((if before { StatusCode::OK } else { StatusCode::CREATED }, Json(fork)).into_response())
 }
 
-/// A fork under an id gets a name, too.
+/// A fork under an id gets a name, too: another one, if somebody else takes the chosen one first.
 async fn fork_named<E: Engine>(
     universe: &Universe<E>,
     manifest: Option<Hash>,
@@ -177,12 +175,20 @@ async fn fork_named<E: Engine>(
     policy: ForkPolicy,
     now_ns: u64,
 ) -> Result<Forked, RuntimeError> {
-    let name = match &address {
-        WorldAddress::Name(name) => name.clone(),
-        WorldAddress::Id(_) => universe.ops().name_for_fork(parent).await?,
-    };
-    let (child, naming) = (address.world(universe.id()), Naming { name: Some(name), labels });
-    universe.ops().world_fork_labelled(manifest, parent, child, naming, at, policy, now_ns).await
+    let (ops, child) = (universe.ops(), address.world(universe.id()));
+    let mut tries_left = limits::DEFAULT_NAME_TRIES_MAX;
+    loop {
+        tries_left -= 1;
+        let (name, may_be_another) = match &address {
+            WorldAddress::Name(name) => (name.clone(), false),
+            WorldAddress::Id(_) => (ops.name_for_fork(parent).await?, tries_left > 0),
+        };
+        let naming = Naming { name: Some(name), labels: labels.clone() };
+        match ops.world_fork_labelled(manifest, parent, child, naming, at, policy, now_ns).await {
+            Err(error) if may_be_another && is_name_taken(&error) => {}
+            forked => return forked,
+        }
+    }
 }
 
 #[derive(Debug, Serialize, ToSchema)]

@@ -14,7 +14,7 @@ use axum::{
 };
 use mundi_engine::Engine;
 use mundi_model::{
-    Code, Height, WorldId, cbor,
+    Code, Height, WorldId, cbor, limits,
     record::{InboxItem, Input, Origin, Payload, ReplyOutcome},
 };
 use mundi_runtime::{
@@ -29,12 +29,12 @@ use utoipa::{IntoParams, ToSchema};
 
 /// Where instances are: `$fn/i/FUNCTION/KEY`.
 const HEADS: &str = "$fn/i/";
-/// Where their logs are: `$fn/l/FUNCTION/KEY/NNNNNN`.
-const LOGS: &str = "$fn/l/";
+/// Where their logs are: awaits in cells of their own, `$fn/l/FUNCTION/KEY/NNNNNN`, and in pages, `$fn/p/FUNCTION/KEY/NNNNNN`.
+const LOGS: [&str; 2] = ["$fn/p/", "$fn/l/"];
 /// The inbox that commands about instances go to.
 const INBOX: &str = "$fn";
 /// Cells that are read at a time.
-const PAGE_ITEMS: usize = 1_000;
+const PAGE_ITEMS: usize = 100;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -116,6 +116,8 @@ pub(super) struct FunctionDescription {
     of: FunctionInstance,
     input: Value,
     log: Vec<FunctionAwait>,
+    /// The log has more bytes than an answer: awaits are missing. All of them are in the cells under `$fn/`.
+    is_cut: bool,
 }
 
 /// Nanoseconds, which are more than JSON numbers hold.
@@ -157,20 +159,36 @@ impl FunctionInstance {
 }
 
 impl FunctionAwait {
-    fn new(number: u64, entry: &Value) -> Self {
+    /// The columns of a row are those of `sdk/typescript/src/function-cells.ts`.
+    fn new(row: &Value) -> Self {
         Self {
-            number,
-            kind: text(&entry["kind"]),
-            name: text(&entry["name"]),
-            state: text(&entry["state"]),
-            attempts: entry["attempts"].as_u64(),
-            asked: Moment::of(ns(&entry["asked_ns"])),
-            asked_at: ns(&entry["asked_at"]),
-            ended: Moment::unless_zero(ns(&entry["ended_ns"])),
-            ended_at: entry["ended_at"].as_u64(),
-            value: entry["value"].clone(),
+            number: ns(&row[0]),
+            kind: text(&row[1]),
+            name: text(&row[2]),
+            state: text(&row[3]),
+            attempts: row[12].as_u64(),
+            asked: Moment::of(time(&row[9])),
+            asked_at: ns(&row[10]),
+            ended: Moment::unless_zero(time(&row[5])),
+            ended_at: row[11].as_u64(),
+            value: row[6].clone(),
         }
     }
+}
+
+/// A time of a row is a text.
+fn time(column: &Value) -> u64 {
+    column.as_str().and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+/// The rows of a cell of a log: one, or those of a page. A value that has no exact JSON is beside its row.
+fn rows(cell: &Value) -> Vec<Value> {
+    let text = cell.as_str().or_else(|| cell["row"].as_str()).unwrap_or_default();
+    let mut rows: Vec<Value> = serde_json::from_str(&format!("[{text}]")).unwrap_or_default();
+    if let (Some(value), [row]) = (cell.get("value"), &mut *rows) {
+        row[6] = value.clone();
+    }
+    rows
 }
 
 /// The instances of durable functions of a world, in the order of their names.
@@ -213,16 +231,21 @@ pub(super) async fn describe<E: Engine>(
 ) -> Result<Json<FunctionDescription>, Problem> {
     let at = At { world, height: params.at.map(Height::new) };
     let head = head(&universe, at, &instance).await?;
-    let (prefix, mut cells, mut after) = (format!("{LOGS}{instance}/"), Vec::new(), None::<String>);
-    loop {
-        let page = universe.ops().world_cells(at, &prefix, after.as_deref(), PAGE_ITEMS).await?;
-        let Some((last, _)) = page.last() else { break };
-        after = Some(last.clone());
-        cells.extend(page.iter().map(|(_, bytes)| json::bytes(bytes)));
+    let (mut log, mut bytes_left) = (BTreeMap::new(), limits::FUNCTION_LOG_SHOWN_BYTES_MAX);
+    for prefix in LOGS.map(|logs| format!("{logs}{instance}/")) {
+        let mut after = None::<String>;
+        while bytes_left > 0 {
+            let page = universe.ops().world_cells(at, &prefix, after.as_deref(), PAGE_ITEMS).await?;
+            let Some((last, _)) = page.last() else { break };
+            after = Some(last.clone());
+            bytes_left = page.iter().fold(bytes_left, |left, (_, bytes)| left.saturating_sub(bytes.len()));
+            let found = page.iter().flat_map(|(_, bytes)| rows(&json::bytes(bytes)));
+            log.extend(found.map(|row| (ns(&row[0]), FunctionAwait::new(&row))));
+        }
     }
-    let input = cells.first().map_or(Value::Null, |start| start["value"].clone());
-    let log = (0..).zip(&cells).skip(1).map(|(number, entry)| FunctionAwait::new(number, entry)).collect();
-    Ok(Json(FunctionDescription { of: FunctionInstance::new(&head, universe.plane().now_ns()), input, log }))
+    let input = log.remove(&0).map_or(Value::Null, |start| start.value);
+    let (of, log) = (FunctionInstance::new(&head, universe.plane().now_ns()), log.into_values().collect());
+    Ok(Json(FunctionDescription { of, input, log, is_cut: bytes_left == 0 }))
 }
 
 async fn head<E: Engine>(universe: &Universe<E>, at: At, instance: &str) -> Result<Value, Problem> {
@@ -249,11 +272,13 @@ pub(super) async fn run<E: Engine>(
 ) -> Result<Json<Value>, Problem> {
     api.node.admit_to(&universe, world)?;
     let timeout = params.timeout(&api)?;
-    let named = instance.split_once('/').filter(|(_, key)| !key.is_empty());
+    let fits = |text: &str| (1..=limits::NAME_BYTES_MAX).contains(&text.len());
+    let named = instance.split_once('/').filter(|(function, key)| fits(function) && fits(key));
     let (function, key) = named.ok_or_else(|| {
-        Problem::new(Code::FunctionKeyInvalid, format!("`{instance}`: name an instance by FUNCTION/KEY"))
+        let max = limits::NAME_BYTES_MAX;
+        let detail = format!("name an instance by FUNCTION/KEY, each of 1 to {max} bytes");
+        Problem::new(Code::FunctionKeyInvalid, detail)
     })?;
-    universe.ops().check_events(world, [(function, &*value)]).await?;
     let input = Input::Event { schema: function.to_owned(), value: Payload::Inline(value), key: Some(key.to_owned()) };
     Ok(Json(in_time(timeout, ask(&universe, world, input, timeout)).await?))
 }

@@ -26,7 +26,7 @@ pub(super) struct WhyWorld {
 /// Something that a world waits for. What does not belong to the cause is left out.
 #[derive(Debug, Default, Serialize, ToSchema)]
 pub(super) struct WhyCause {
-    /// `nothing_to_do`, `archived`, `deleted`, `paused`, `person`, `inbox`, `room`, `lease`, `program`, `effect` or `timer`.
+    /// `nothing_to_do`, `archived`, `deleted`, `paused`, `person`, `inbox`, `room`, `lease`, `program`, `children`, `effect` or `timer`.
     cause: &'static str,
     /// The same for people.
     detail: String,
@@ -104,8 +104,8 @@ impl From<&Cause> for WhyCause {
     }
 }
 
-/// Why a world is not moving: nothing to do, paused and by whom, on hold, or waiting for an effect, a timer, a worker with room, a lease or a program that
-/// is compiled.
+/// Why a world is not moving: nothing to do, paused and by whom, on hold, or waiting for children, an effect, a timer, a worker with room, a lease or a
+/// program that is compiled.
 #[utoipa::path(
     get, path = "/v1/u/{universe}/worlds/{world}/why", operation_id = "world_why", tag = "worlds",
     responses((status = 200, body = WhyWorld)),

@@ -45,7 +45,7 @@ pub(super) struct WorldFilters {
     pub(super) active_after: Option<String>,
     /// Also those that were never opened.
     pub(super) active_before: Option<String>,
-    /// Only worlds with dead letters; the first 10,000 letters are looked at.
+    /// Only worlds with dead letters (`true`); the first 10,000 letters are looked at.
     pub(super) dead_letters: Option<bool>,
     /// Only worlds with an effect that has been open for so many seconds; the first 10,000 effects of each stage are looked at.
     pub(super) effects_older_than_s: Option<u64>,
@@ -72,6 +72,19 @@ impl WorldFilters {
         Ok((filters, PageParams { after, limit }))
     }
 
+    /// What holds for every world is no filter: a bulk command with an empty text would be one about all of them.
+    fn check(&self) -> Result<(), Problem> {
+        for (of, text) in [("name", &self.name), ("name_contains", &self.name_contains)] {
+            if text.as_deref() == Some("") {
+                return Err(Problem::invalid(format!("{of}: expected a text that is not empty")));
+            }
+        }
+        match self.dead_letters {
+            Some(false) => Err(Problem::invalid("dead_letters: only `true` is a filter")),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether they ask for anything.
     pub(super) fn is_empty(&self) -> bool {
         let Self { state, name, name_contains, label, parent, held_by, program, .. } = self;
@@ -83,6 +96,7 @@ impl WorldFilters {
     }
 
     pub(super) async fn query<E: Engine>(&self, universe: &Universe<E>) -> Result<WorldQuery, Problem> {
+        self.check()?;
         let parent = match self.parent.as_deref() {
             Some(name) => Some(world_of(universe, name).await?),
             None => None,
@@ -129,8 +143,8 @@ impl WorldFilters {
     }
 
     fn labels(&self) -> Result<Vec<(String, Option<String>)>, Problem> {
-        let given = self.label.as_deref().unwrap_or_default();
-        let pairs = given.split(',').filter(|pair| !pair.is_empty()).map(|pair| {
+        let Some(given) = self.label.as_deref() else { return Ok(Vec::new()) };
+        let pairs = given.split(',').map(|pair| {
             let (key, value) = match pair.split_once('=') {
                 Some((key, value)) => (key, Some(value.to_owned())),
                 None => (pair, None),

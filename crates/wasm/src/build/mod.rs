@@ -16,7 +16,7 @@ mod typescript;
 
 pub use component::componentize;
 pub use project::{Language, Project};
-pub use sdk::scaffold;
+pub use sdk::{Template, scaffold};
 pub use tests_of::test;
 pub use tools::BuildError;
 

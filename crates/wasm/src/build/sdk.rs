@@ -2,7 +2,10 @@
 //! copy.
 
 use super::{BuildError, Language, Project, tools::write};
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    str::FromStr,
+};
 
 type File = (&'static str, &'static str);
 
@@ -26,6 +29,7 @@ const RUST: &[File] = files!("rust":
     "src/functions/error.rs",
     "src/functions/mod.rs",
     "src/functions/program.rs",
+    "src/functions/rows.rs",
     "src/functions/run.rs",
     "src/functions/waits.rs",
     "src/host.rs",
@@ -94,6 +98,33 @@ const NEW_TYPESCRIPT: &[File] = files!("templates/typescript":
     "tsconfig.json",
 );
 const NEW_PYTHON: &[File] = files!("templates/python": "mundi.json", "program.py", "test_counter.py");
+/// What is different in a project that starts with a durable function.
+const DURABLE_RUST: &[File] = files!("templates/durable/rust": "mundi.json", "src/lib.rs", "tests/counter.rs");
+const DURABLE_TYPESCRIPT: &[File] =
+    files!("templates/durable/typescript": "mundi.json", "src/program.ts", "test/counter.test.ts");
+const DURABLE_PYTHON: &[File] = files!("templates/durable/python": "mundi.json", "program.py", "test_counter.py");
+
+/// What a new project starts with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Template {
+    /// A counter with a durable function beside its handler.
+    #[default]
+    Durable,
+    /// A counter that is a handler.
+    Handler,
+}
+
+impl FromStr for Template {
+    type Err = BuildError;
+
+    fn from_str(text: &str) -> Result<Self, BuildError> {
+        match text {
+            "durable" => Ok(Self::Durable),
+            "handler" => Ok(Self::Handler),
+            _ => Err(BuildError::Project(format!("`{text}` is no template: durable, handler"))),
+        }
+    }
+}
 
 fn write_all(files: &[File], folder: &Path, name: &str) -> Result<(), BuildError> {
     files.iter().try_for_each(|(path, text)| write(&folder.join(path), text.replace("NAME", name).as_bytes()))
@@ -132,7 +163,7 @@ pub(super) fn contract_of(sdk: &Path) -> PathBuf {
 }
 
 /// A new project in a folder that is not there yet: a counter, with a test that passes.
-pub fn scaffold(folder: &Path, language: Language) -> Result<Project, BuildError> {
+pub fn scaffold(folder: &Path, language: Language, template: Template) -> Result<Project, BuildError> {
     let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let fits = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
     if !name.starts_with(|letter: char| letter.is_ascii_lowercase()) || !name.chars().all(fits) {
@@ -142,12 +173,15 @@ pub fn scaffold(folder: &Path, language: Language) -> Result<Project, BuildError
     if folder.exists() {
         return Err(BuildError::Project(format!("{} is there already", folder.display())));
     }
-    let template = match language {
-        Language::Rust => NEW_RUST,
-        Language::TypeScript => NEW_TYPESCRIPT,
-        Language::Python => NEW_PYTHON,
+    let (handler, durable) = match language {
+        Language::Rust => (NEW_RUST, DURABLE_RUST),
+        Language::TypeScript => (NEW_TYPESCRIPT, DURABLE_TYPESCRIPT),
+        Language::Python => (NEW_PYTHON, DURABLE_PYTHON),
     };
-    write_all(template, folder, name)?;
+    write_all(handler, folder, name)?;
+    if template == Template::Durable {
+        write_all(durable, folder, name)?;
+    }
     write_copy(language, &folder.join("mundi-sdk"))?;
     write(&folder.join(".gitignore"), b"/target\n/node_modules\n/program.wasm\n/mundi-data\n__pycache__/\n")?;
     let project = Project::open(folder)?;

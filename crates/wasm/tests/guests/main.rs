@@ -7,6 +7,7 @@
     reason = "a test fails by panicking, and says what it saw"
 )]
 
+mod awaits;
 mod durable;
 mod projects;
 #[path = "../components/rig.rs"]

@@ -6,19 +6,21 @@ use crate::{
     tell,
 };
 use mundi_model::record::{Payload, ReplyOutcome};
-use mundi_wasm::build::{BuildError, Language, scaffold};
+use mundi_wasm::build::{BuildError, Language, Template, scaffold};
 use std::process::Command;
 
 #[test]
 #[ignore = "needs the compilers of guests: cargo xtask guests"]
 fn a_new_project_builds_and_counts() {
     let folder = tempfile::tempdir().unwrap();
-    for language in languages() {
-        tell(&format!("a new project in {language}"));
-        let project = folder.path().join(format!("my-{}", language.to_string().to_lowercase()));
-        scaffold(&project, language).unwrap();
+    let templates = [(Template::Durable, &["add", "later"][..]), (Template::Handler, &["add"])];
+    for (language, (template, events)) in languages().into_iter().flat_map(|it| templates.map(|other| (it, other))) {
+        tell(&format!("a new project in {language}: {template:?}"));
+        let name = format!("my-{language}-{template:?}").to_lowercase();
+        let project = folder.path().join(name);
+        scaffold(&project, language, template).unwrap();
         let built = builder().build(&project).unwrap_or_else(|error| panic!("{language}: {error}"));
-        assert_eq!(built.manifest.events.keys().collect::<Vec<_>>(), ["add"]);
+        assert_eq!(built.manifest.events.keys().collect::<Vec<_>>(), events);
         let mut rig = Rig::with(&components(), &built.component, |_| {}).unwrap();
         for (by, sum) in [(2, 2), (3, 5)] {
             let output = rig.send("add", by.into()).unwrap();
@@ -96,8 +98,8 @@ fn what_is_no_project_says_what_it_lacks() {
 fn a_project_is_not_begun_over_another_or_under_a_name_that_tools_refuse() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["", "Big", "1st", "a b", "a/../b_c"] {
-        assert!(scaffold(&folder.path().join(name), Language::Python).is_err(), "{name}");
+        assert!(scaffold(&folder.path().join(name), Language::Python, Template::Durable).is_err(), "{name}");
     }
-    scaffold(&folder.path().join("one"), Language::Python).unwrap();
-    assert!(scaffold(&folder.path().join("one"), Language::Rust).is_err());
+    scaffold(&folder.path().join("one"), Language::Python, Template::Durable).unwrap();
+    assert!(scaffold(&folder.path().join("one"), Language::Rust, Template::Durable).is_err());
 }

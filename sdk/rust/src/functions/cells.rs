@@ -4,12 +4,15 @@
 //! ```text
 //! $fn/m                          how many instances there are
 //! $fn/i/FUNCTION/KEY             an instance: its state and what it waits for
-//! $fn/l/FUNCTION/KEY/NNNNNN      its log: 000000 is its input, the others are its awaits in the order in which they were asked for
+//! $fn/l/FUNCTION/KEY/NNNNNN      its log: 000000 is its input, the others are awaits by their number
+//! $fn/p/FUNCTION/KEY/NNNNNN      pages of its log: awaits that have ended, which are read together
 //! $fn/e/EVENT/FUNCTION/KEY/RUN.N an await of an event that is not addressed to one instance
 //! $fn/d/NNNNNNNNNNNN             instances that have ended, in that order
 //! ```
+//!
+//! How awaits lie in `l` and `p` is in [`super::rows`].
 
-use super::FunctionError;
+use super::{FunctionError, rows};
 use crate::{Failure, Value, World, cbor};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -102,8 +105,8 @@ pub(crate) enum EntryState {
     Cancelled,
 }
 
-/// The cell of an await.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// An await.
+#[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub(crate) kind: String,
     pub(crate) name: String,
@@ -112,24 +115,18 @@ pub(crate) struct Entry {
     pub(crate) asked_ns: u64,
     /// The height of the step that asked.
     pub(crate) asked_at: u64,
-    #[serde(default, skip_serializing_if = "Value::is_null")]
     pub(crate) value: Value,
     /// Its place among the awaits that have ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) order: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ended_ns: Option<u64>,
     /// The height of the record that ended it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ended_at: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) attempts: Option<u32>,
-    /// How often it may be tried again, and with what.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) retry: Option<Retry>,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// How often an await may be tried again, and with what.
+#[derive(Debug, Clone)]
 pub(crate) struct Retry {
     pub(crate) max: u32,
     pub(crate) params: Value,
@@ -188,6 +185,9 @@ pub(crate) struct Totals {
     pub(crate) ended: u32,
     pub(crate) next: u64,
 }
+
+/// The form of cells that this SDK reads and writes.
+pub(crate) const FORMAT: u32 = 2;
 
 impl Head {
     pub(crate) fn instance(&self) -> String {
@@ -253,29 +253,6 @@ pub(crate) fn put_head(world: &mut World, head: &mut Head, open: &BTreeMap<u32, 
     world.put(&head_key(&head.instance()), head)
 }
 
-/// The whole log: the start, and every await by its number.
-pub(crate) fn log(world: &World, head: &Head) -> Result<Vec<Entry>, Failure> {
-    let (prefix, mut entries, mut after) = (format!("{PREFIX}l/{}/", head.instance()), Vec::new(), None::<String>);
-    while entries.len() <= head.asked as usize {
-        let page = world.scan::<Entry>(&prefix, after.as_deref(), 1000)?;
-        let Some((last, _)) = page.last() else { break };
-        after = Some(last.clone());
-        entries.extend(page.into_iter().map(|(_, entry)| entry));
-    }
-    if entries.len() != head.asked as usize + 1 {
-        return Err(Failure::new(format!("the log of {} lacks awaits", head.instance())));
-    }
-    Ok(entries)
-}
-
-pub(crate) fn put_entry(world: &mut World, head: &Head, number: u32, entry: &Entry) -> Result<(), Failure> {
-    world.put(&log_key(&head.instance(), number), entry)
-}
-
-pub(crate) fn delete_log(world: &mut World, head: &Head) {
-    (0..=head.asked).for_each(|number| world.delete(&log_key(&head.instance(), number)));
-}
-
 pub(crate) fn totals(world: &World) -> Result<Totals, Failure> {
     Ok(world.get("$fn/m")?.unwrap_or_default())
 }
@@ -289,7 +266,7 @@ pub(crate) fn ended(world: &mut World, head: &Head) -> Result<(), Failure> {
     if totals.ended > ENDED_MAX {
         for (key, instance) in world.scan::<String>("$fn/d/", None, 1)? {
             if let Some(oldest) = self::head(world, &instance)? {
-                delete_log(world, &oldest);
+                rows::delete_log(world, &oldest);
             }
             world.delete(&head_key(&instance));
             world.delete(&key);

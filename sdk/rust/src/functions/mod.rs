@@ -32,6 +32,7 @@
 pub(crate) mod cells;
 mod error;
 mod program;
+pub(crate) mod rows;
 mod run;
 mod waits;
 

@@ -3,9 +3,10 @@
 use super::{
     Ctx, Done, FunctionError,
     cells::{
-        self, CALLERS_MAX, Cancel, Entry, EntryState, Failed, Head, INBOX, INSTANCES_MAX, Label, Print, SIGNALS_MAX,
-        VALUE_BYTES_MAX, error_value, event_prefix, head_key, is_name, log_key, matches, print_of,
+        self, CALLERS_MAX, Cancel, Entry, EntryState, FORMAT, Failed, Head, INBOX, INSTANCES_MAX, Label, Print,
+        SIGNALS_MAX, VALUE_BYTES_MAX, error_value, event_prefix, head_key, is_name, matches, print_of,
     },
+    rows::{self, Log, Tail},
     run::{Code, Returned, Run, execute},
 };
 use crate::{Cause, Event, Failure, Level, Status, Value, World, cbor, kinds::EffectError};
@@ -134,7 +135,7 @@ impl Instances<'_> {
         totals.running += 1;
         self.world.put("$fn/m", &totals)?;
         let head = Head {
-            format: 1,
+            format: FORMAT,
             function: function.to_owned(),
             key,
             state: "running".to_owned(),
@@ -155,15 +156,16 @@ impl Instances<'_> {
             error: None,
             ended_ns: None,
         };
-        let entry = self.put_start(&head, input)?;
-        self.advance(head, vec![entry]).map(drop)
+        let log = self.put_start(&head, input)?;
+        self.advance(head, log).map(drop)
     }
 
-    fn put_start(&mut self, head: &Head, input: Value) -> Result<Entry, Failure> {
+    fn put_start(&mut self, head: &Head, input: Value) -> Result<Log, Failure> {
         let mut entry = Entry::new(self.world, "start", &head.function, print_of(&input));
         (entry.state, entry.value) = (EntryState::Ok, input);
-        cells::put_entry(self.world, head, 0, &entry)?;
-        Ok(entry)
+        let mut tail = Tail::default();
+        rows::put_entry(self.world, head, (0, &entry), Some(&mut tail))?;
+        Ok(Log { entries: vec![entry], tail })
     }
 
     /// The key is in use: the same call gets the same answer, another one is refused.
@@ -187,9 +189,9 @@ impl Instances<'_> {
     }
 
     /// Runs an instance as far as it comes, and keeps what has become of it. Says its state.
-    fn advance(&mut self, mut head: Head, entries: Vec<Entry>) -> Result<String, Failure> {
+    fn advance(&mut self, mut head: Head, log: Log) -> Result<String, Failure> {
         let function = head.function.clone();
-        let run = Run::new(head.clone(), entries, self.functions.declared.clone(), false);
+        let run = Run::new(head.clone(), log, self.functions.declared.clone(), false);
         if head.paused.is_some() {
             cells::put_head(self.world, &mut head, &run.open())?;
             return Ok(head.state);
@@ -219,6 +221,7 @@ impl Instances<'_> {
             Err(FunctionError::new("FUNCTION_STUCK", message))
         });
         if !open.is_empty() && matches!(&outcome, Err(error) if error.code() == "FUNCTION_STUCK") {
+            rows::compact(self.world, &head, &run.entries, &mut run.tail)?;
             cells::put_head(self.world, &mut head, &open)?;
             return Ok(head.state);
         }
@@ -271,7 +274,7 @@ impl Instances<'_> {
 
     /// In a step of its own, so that a function that only starts over does not fill one.
     fn start_over(&mut self, mut head: Head, input: Value) -> Result<String, Failure> {
-        cells::delete_log(self.world, &head);
+        rows::delete_log(self.world, &head);
         (head.run, head.asked, head.resolved, head.ran, head.cancel) = (head.run + 1, 0, 0, 0, None);
         self.put_start(&head, input)?;
         let label = format!("$fn/{}/{}.start", head.instance(), head.run);
@@ -285,7 +288,7 @@ impl Instances<'_> {
         let head = cells::head(self.world, &label.instance)?;
         let head = head.filter(|head| head.run == label.run && head.ended_ns.is_none());
         let (Some(head), Some(number)) = (head, label.number) else { return Ok(None) };
-        let entry: Option<Entry> = self.world.get(&log_key(&label.instance, number))?;
+        let entry = rows::entry(self.world, &label.instance, number)?;
         Ok(entry.filter(|entry| entry.state == EntryState::Open).map(|entry| (head, entry, number)))
     }
 
@@ -295,9 +298,9 @@ impl Instances<'_> {
         (state, value): (EntryState, Value),
     ) -> Result<(), Failure> {
         entry.end(self.world, &mut head, state, value);
-        cells::put_entry(self.world, &head, number, &entry)?;
-        let entries = cells::log(self.world, &head)?;
-        self.advance(head, entries).map(drop)
+        rows::put_entry(self.world, &head, (number, &entry), None)?;
+        let log = rows::log(self.world, &head)?;
+        self.advance(head, log).map(drop)
     }
 
     fn receipt(&mut self, label: &Label, status: Status, payload: &[u8]) -> Result<(), Failure> {
@@ -314,7 +317,7 @@ impl Instances<'_> {
         if may_retry && !FINAL.contains(&&*error.code) {
             let wait_ms = RETRY_MS.checked_shl(attempts - 1).unwrap_or(RETRY_MS_MAX).min(RETRY_MS_MAX);
             self.world.set_timer_in_ms(&format!("{name}/retry"), wait_ms, &Value::Null)?;
-            return cells::put_entry(self.world, &head, number, &entry);
+            return rows::put_entry(self.world, &head, (number, &entry), None);
         }
         self.world.cancel_timer(&format!("{name}/timeout"));
         let value = serde_json::to_value(EffectError { attempts: attempts.into(), ..error })?;
@@ -327,8 +330,8 @@ impl Instances<'_> {
             let Some(head) = head.filter(|head| head.run == label.run && head.ended_ns.is_none()) else {
                 return Ok(());
             };
-            let entries = cells::log(self.world, &head)?;
-            return self.advance(head, entries).map(drop);
+            let log = rows::log(self.world, &head)?;
+            return self.advance(head, log).map(drop);
         }
         let Some((head, mut entry, number)) = self.find(label)? else { return Ok(()) };
         let (name, attempts) = (head.label(number), entry.attempts.unwrap_or(1));
@@ -336,7 +339,7 @@ impl Instances<'_> {
             (Some("retry"), Some(retry)) => {
                 self.world.emit(&entry.name, &retry.params, &name)?;
                 entry.attempts = Some(attempts + 1);
-                cells::put_entry(self.world, &head, number, &entry)
+                rows::put_entry(self.world, &head, (number, &entry), None)
             }
             (Some("retry"), None) => Ok(()),
             (Some(_), _) => {
@@ -383,7 +386,7 @@ impl Instances<'_> {
 
     /// An event for one instance: what it waits for first, or kept until it asks.
     fn signal(&mut self, mut head: Head, name: &str, value: &Value) -> Result<(), Failure> {
-        for (number, entry) in (0..).zip(cells::log(self.world, &head)?) {
+        for (number, entry) in (0..).zip(rows::log(self.world, &head)?.entries) {
             if entry.state != EntryState::Open || entry.name != name {
                 continue;
             }
@@ -421,8 +424,8 @@ impl Instances<'_> {
                 head.cancel = Some(Cancel { order: head.resolved, reason, at_ns: self.world.now_ns() });
                 head.resolved += 1;
             }
-            let entries = cells::log(self.world, &head)?;
-            state = self.advance(head, entries)?;
+            let log = rows::log(self.world, &head)?;
+            state = self.advance(head, log)?;
         }
         if self.given.origin.wants_reply {
             self.world.reply(&self.given.seq, &serde_json::json!({ "instance": name, "state": state }))?;
@@ -451,22 +454,26 @@ impl Instances<'_> {
             return Err(refused("FUNCTION_DIVERGED", message));
         }
         for head in standing {
-            let entries = cells::log(self.world, &head)?;
-            self.advance(head, entries)?;
+            let log = rows::log(self.world, &head)?;
+            self.advance(head, log)?;
         }
         Ok(())
     }
 
     fn would_diverge(&self, head: &Head) -> Result<Option<String>, Failure> {
+        if head.format != FORMAT {
+            let why = "it is on record in another format: let it end on the program that it runs on";
+            return Ok(Some(why.to_owned()));
+        }
         let Some(begin) = self.functions.functions.get(&head.function) else {
             return Ok(Some(format!("the program has no function `{}`", head.function)));
         };
         if head.ran == 0 {
             return Ok(None);
         }
-        let entries = cells::log(self.world, head)?;
-        let input = entries[0].value.clone();
-        let run = Run::new(head.clone(), entries, self.functions.declared.clone(), true);
+        let log = rows::log(self.world, head)?;
+        let input = log.entries[0].value.clone();
+        let run = Run::new(head.clone(), log, self.functions.declared.clone(), true);
         let run = Rc::new(RefCell::new(run));
         execute(&run, begin(Ctx::of(&run), input));
         let diverged = run.borrow().diverged.clone();

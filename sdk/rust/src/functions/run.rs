@@ -8,6 +8,7 @@
 use super::{
     FunctionError,
     cells::{self, AWAITS_MAX, Entry, EntryState, Failed, Head, Print, describe, error_value, print_of},
+    rows::{self, Log, Tail},
 };
 use crate::{Value, World, kinds::EffectError};
 use std::{
@@ -71,6 +72,7 @@ pub(crate) struct Run {
     pub(crate) world: World,
     pub(crate) head: Head,
     pub(crate) entries: Vec<Entry>,
+    pub(crate) tail: Tail,
     /// The kinds that `mundi.json` declares.
     declared: Rc<Vec<String>>,
     is_check: bool,
@@ -109,7 +111,7 @@ pub(crate) enum Returned {
 }
 
 impl Run {
-    pub(crate) fn new(head: Head, entries: Vec<Entry>, declared: Rc<Vec<String>>, is_check: bool) -> Self {
+    pub(crate) fn new(head: Head, Log { entries, tail }: Log, declared: Rc<Vec<String>>, is_check: bool) -> Self {
         let ended = |(number, entry): (u32, &Entry)| Some((entry.order?, Ended::Await(number)));
         let mut order: BTreeMap<_, _> = (0..).zip(&entries).filter_map(ended).collect();
         if let Some(cancel) = &head.cancel {
@@ -122,6 +124,7 @@ impl Run {
             ran_before: head.ran,
             head,
             entries,
+            tail,
             declared,
             is_check,
             newest: 0,
@@ -293,7 +296,7 @@ impl Run {
     fn put_entry(&mut self, number: u32) {
         let entry = self.entries[number as usize].clone();
         // What is written was read from canonical CBOR or made here: it has a form.
-        drop(cells::put_entry(&mut self.world, &self.head, number, &entry));
+        drop(rows::put_entry(&mut self.world, &self.head, (number, &entry), Some(&mut self.tail)));
     }
 
     /// Ends an await, for the record; the code sees it when its turn comes.

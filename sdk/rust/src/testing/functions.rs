@@ -5,7 +5,8 @@ use crate::{
     Cause, Failure, Program, Status, Value, cbor,
     functions::{
         Failed,
-        cells::{self, Entry, EntryState, Head, head_key, log_key},
+        cells::{self, Entry, EntryState, Head, head_key},
+        rows::read_log,
     },
 };
 use serde::Serialize;
@@ -60,10 +61,9 @@ impl<P: Program> DurableWorld<P> {
     /// An instance, by its function and its key.
     pub fn instance(&self, name: &str, key: &str) -> Result<Instance, Failure> {
         let head: Head = self.read(&head_key(&format!("{name}/{key}")))?;
-        let log = (1..=head.asked).map(|number| self.read::<Entry>(&log_key(&head.instance(), number)));
-        let asks = log.map(|entry| entry.map(|entry| format!("{} {}", entry.kind, entry.name)));
+        let entries = log_of(&self.world.state, &head)?;
         Ok(Instance {
-            asks: asks.collect::<Result<_, _>>()?,
+            asks: entries.iter().skip(1).map(|entry| format!("{} {}", entry.kind, entry.name)).collect(),
             function: head.function,
             key: head.key,
             state: head.state,
@@ -166,16 +166,25 @@ impl<P: Program> DurableWorld<P> {
 
     /// A world in which the await has not ended yet: to try what would have happened with another result.
     pub fn fork_at_await(&self, number: u32, name: &str, key: &str) -> Result<Self, Failure> {
-        let cell = log_key(&format!("{name}/{key}"), number);
+        let cell = head_key(&format!("{name}/{key}"));
         let has_ended = |state: &State| {
-            let entry = state.cells.get(&cell).and_then(|bytes| cbor::from_slice::<Entry>(bytes).ok());
-            entry.is_some_and(|entry| entry.state != EntryState::Open)
+            let head = state.cells.get(&cell).and_then(|bytes| cbor::from_slice::<Head>(bytes).ok());
+            let entries = head.and_then(|head| log_of(state, &head).ok()).unwrap_or_default();
+            entries.get(number as usize).is_some_and(|entry| entry.state != EntryState::Open)
         };
         let at = self.past.iter().chain([&self.world.state]).position(has_ended);
         let unknown = || Failure::new(format!("await {number} of {name}/{key} has not ended"));
         let at = at.and_then(|at| at.checked_sub(1)).ok_or_else(unknown)?;
         Ok(Self { world: of_state(self.past[at].clone()), past: self.past[..at].to_vec(), crash_at: None })
     }
+}
+
+fn log_of(state: &State, head: &Head) -> Result<Vec<Entry>, Failure> {
+    let under = |prefix: &str| {
+        let found = state.cells.iter().filter(|(key, _)| key.starts_with(prefix));
+        found.map(|(key, cell)| (key.clone(), cell.clone())).collect()
+    };
+    Ok(read_log(head, under)?.entries)
 }
 
 fn of_state<P>(state: State) -> TestWorld<P> {

@@ -79,6 +79,39 @@ class AsyncMundi:
         async for world in self.http.items(self.http.path("worlds"), filters):
             yield cast(types.World, world)
 
+    async def count(self, **filters: Any) -> types.WorldCount:
+        """How many worlds match the filters, by state."""
+        count, states, after = 0, dict[str, int](), None
+        while True:
+            page = await self.http.json("GET", self.http.path("world-count"), query={**filters, "after": after})
+            count += page["count"]
+            for state, found in page["states"].items():
+                states[state] = states.get(state, 0) + found
+            after = page.get("next")
+            if after is None:
+                return {"count": count, "states": states, "next": None}
+
+    async def bulk(
+        self,
+        verb: str,
+        filters: Mapping[str, Any],
+        *,
+        dry_run: bool = False,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> AsyncGenerator[types.ListPage_BulkWorld, None]:
+        """Pauses, resumes, archives, unarchives or deletes all worlds that match the filters, page by page. At least one filter is needed.
+
+        Each page has `items`, what became of its worlds, and `next`: an iteration that was interrupted goes on with it as `after`.
+        """
+        while True:
+            body = given({"verb": verb, "filters": dict(filters), "dry_run": dry_run, "limit": limit, "after": after})
+            page = await self.http.json("POST", self.http.path("bulk"), body=body, repeatable=True, timeout=PATIENT_S)
+            yield cast(types.ListPage_BulkWorld, page)
+            after = page.get("next")
+            if after is None:
+                return
+
     async def import_bundle(
         self, bundle: bytes | AsyncIterable[bytes], *, world: str | None = None, effects: str | None = None
     ) -> types.ImportedWorld:

@@ -4,16 +4,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from time import monotonic
 from typing import Any, cast
 
-import httpx
-
 from .. import types
-from .._shared import CALL_TIMEOUT_MAX_S, CALL_TIMEOUT_S, WAIT_MAX_S, Backoff, Events, given, headers_of, milliseconds, segment
-from ..errors import MundiError, UnreachableError
-from .http import PATIENT_S, TIMEOUT_S, Http
+from .._shared import CALL_TIMEOUT_MAX_S, CALL_TIMEOUT_S, WAIT_MAX_S, Backoff, given, headers_of, milliseconds, segment
+from ..errors import MundiError
+from .children import Children
+from .following import follow as follow_events
+from .functions import Functions
+from .http import PATIENT_S, Http
 
 
 class World:
@@ -33,6 +34,23 @@ class World:
     def why(self) -> types.WhyWorld:
         """Why it is not moving."""
         return cast(types.WhyWorld, self._http.json("GET", self._path("why")))
+
+    @property
+    def functions(self) -> Functions:
+        """Its durable functions."""
+        return Functions(self._http, self.name)
+
+    @property
+    def children(self) -> Children:
+        """The runs that it dispatched."""
+        return Children(self._http, self.name)
+
+    def label(self, labels: Mapping[str, str | None]) -> dict[str, str]:
+        """Sets labels, and removes those that are None; returns what they are then."""
+        set_ = {name: value for name, value in labels.items() if value is not None}
+        body = {"set": set_, "remove": [name for name, value in labels.items() if value is None]}
+        found = self._http.json("POST", self._path("labels"), body=body, repeatable=True)
+        return cast(dict[str, str], found["labels"])
 
     def send(
         self,
@@ -98,7 +116,7 @@ class World:
     def journal(self, *, start: int = 0, follow: bool = False) -> Generator[dict[str, Any], None]:
         """The records of its journal. With `follow` it continues with each record that is appended, also after the server was restarted."""
         if follow:
-            for record in self._follow(start):
+            for record in follow_events(self._http, self._path("journal"), start, "height"):
                 yield record
             return
         height: int | None = start
@@ -107,29 +125,6 @@ class World:
             for record in page["items"]:
                 yield record
             height = None if page.get("next") is None else int(page["next"])
-
-    def _follow(self, start: int) -> Generator[dict[str, Any], None]:
-        """The server ends a stream after a while, or is restarted: the next one begins with the record after the last that was seen."""
-        height, backoff, until = start, Backoff(), None
-        headers = self._http.headers({"accept": "text/event-stream"})
-        while True:
-            try:
-                url, asked = self._http.url + self._path("journal"), {"from": height}
-                with self._http.client.stream("GET", url, params=asked, headers=headers, timeout=TIMEOUT_S) as stream:
-                    self._http.check(stream)
-                    events, until = Events(), None
-                    for line in stream.iter_lines():
-                        record = events.take(line)
-                        if record is not None:
-                            height = record["height"] + 1
-                            backoff.reset()
-                            yield record
-            except (httpx.TransportError, MundiError) as broken:
-                error = broken if isinstance(broken, MundiError) else UnreachableError(self._http.url, repr(broken))
-                until = until or monotonic() + self._http.retry_for_s
-                if not error.is_transient or monotonic() >= until:
-                    raise error from broken
-            time.sleep(backoff.pause_s())
 
     def step(self, height: int, **query: Any) -> types.Step:
         """The changes of the record at a height, and what is open after it."""

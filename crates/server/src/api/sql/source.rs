@@ -6,7 +6,7 @@ use super::super::{
 };
 use crate::node::Universe;
 use mundi_engine::Engine;
-use mundi_model::{Height, WorldId, limits};
+use mundi_model::{Code, Height, WorldId, limits};
 use mundi_runtime::control::At;
 use mundi_sql::{Condition, IsLate, Op, Row, Rows, Source, SqlError, Table};
 use mundi_store::{
@@ -33,7 +33,7 @@ impl<E: Engine> Source for UniverseTables<E> {
         let given = Given { conditions };
         let (universe, runtime) = (self.universe.clone(), self.runtime.clone());
         let (is_late, timeout_ms) = (self.is_late.clone(), self.timeout_ms);
-        let place = Place::default();
+        let place = Place { is_over: given.is_impossible(), ..Place::default() };
         Ok(Box::new(Reading {
             universe,
             runtime,
@@ -58,6 +58,15 @@ impl Given {
         self.conditions.iter().find(equal).and_then(|condition| condition.value.as_str())
     }
 
+    /// The world that a column names, by its id alone: a text that is none is in no row.
+    fn world(&self, column: &str) -> Option<WorldId> {
+        self.text(column).and_then(|text| text.parse().ok())
+    }
+
+    fn is_impossible(&self) -> bool {
+        ["world", "parent"].into_iter().any(|column| self.text(column).is_some() && self.world(column).is_none())
+    }
+
     fn number(&self, column: &str) -> Option<u64> {
         let equal = |condition: &&Condition| condition.column == column && condition.op == Op::Eq;
         let value = &self.conditions.iter().find(equal)?.value;
@@ -68,13 +77,15 @@ impl Given {
     fn heights(&self) -> (u64, u64) {
         let (mut from, mut end) = (0, u64::MAX);
         for condition in self.conditions.iter().filter(|condition| condition.column == "height") {
-            let Some(value) = condition.value.as_i64().map(|value| u64::try_from(value).unwrap_or(0)) else { continue };
+            let Some(value) = condition.value.as_i64() else { continue };
+            let height = |value: i64| u64::try_from(value).unwrap_or(0);
+            let (here, above) = (height(value), height(value.saturating_add(1)));
             match condition.op {
-                Op::Eq => (from, end) = (from.max(value), end.min(value.saturating_add(1))),
-                Op::Gt => from = from.max(value.saturating_add(1)),
-                Op::Ge => from = from.max(value),
-                Op::Lt => end = end.min(value),
-                Op::Le => end = end.min(value.saturating_add(1)),
+                Op::Eq => (from, end) = (from.max(here), end.min(above)),
+                Op::Gt => from = from.max(above),
+                Op::Ge => from = from.max(here),
+                Op::Lt => end = end.min(here),
+                Op::Le => end = end.min(above),
             }
         }
         (from, end)
@@ -130,6 +141,10 @@ fn row(shown: &impl Serialize) -> Row {
     }
 }
 
+fn is_gone(code: Code) -> bool {
+    matches!(code, Code::WorldNotFound | Code::WorldDeleted)
+}
+
 /// The name of a world stands under `name` in every table.
 fn with_name_column(mut row: Row) -> Row {
     let name = row.get("world_name").cloned().unwrap_or(Value::Null);
@@ -175,13 +190,6 @@ impl<E: Engine> Reading<E> {
         self.place.after = next;
     }
 
-    async fn given_world(&self, column: &str) -> Result<Option<WorldId>, Problem> {
-        match self.given.text(column) {
-            Some(name) => world_of(&self.universe, name).await.map(Some),
-            None => Ok(None),
-        }
-    }
-
     async fn found(&mut self, query: WorldQuery) -> Result<Vec<WorldSummary>, Problem> {
         let after = self.place.after.as_deref().map(str::parse).transpose()?;
         let page = self.universe.ops().find_worlds(query, after, PAGE_ROWS).await?;
@@ -189,17 +197,17 @@ impl<E: Engine> Reading<E> {
         Ok(page.items)
     }
 
-    async fn world_query(&self) -> Result<WorldQuery, Problem> {
-        let mut query = WorldQuery { world: self.given_world("world").await?, ..WorldQuery::default() };
-        query.filter.parent = self.given_world("parent").await?;
+    fn world_query(&self) -> WorldQuery {
+        let mut query = WorldQuery { world: self.given.world("world"), ..WorldQuery::default() };
+        query.filter.parent = self.given.world("parent");
         query.state = self.given.text("state").and_then(ListedState::from_name);
         query.name_prefix = self.given.text("name").map(str::to_owned);
         query.manifests = self.given.text("manifest").and_then(|hash| hash.parse().ok()).map(|hash| [hash].into());
-        Ok(query)
+        query
     }
 
     async fn worlds(&mut self) -> Result<Vec<Row>, Problem> {
-        let query = self.world_query().await?;
+        let query = self.world_query();
         let found = self.found(query).await?;
         Ok(worlds::shown(&self.universe, found).await?.iter().map(of_world).collect())
     }
@@ -210,7 +218,7 @@ impl<E: Engine> Reading<E> {
     }
 
     async fn labels(&mut self) -> Result<Vec<Row>, Problem> {
-        let mut query = WorldQuery { world: self.given_world("world").await?, ..WorldQuery::default() };
+        let mut query = WorldQuery { world: self.given.world("world"), ..WorldQuery::default() };
         let value = self.given.text("value").map(str::to_owned);
         query.labels = self.given.text("key").map(|key| (key.to_owned(), value)).into_iter().collect();
         let mut rows = Vec::new();
@@ -225,8 +233,7 @@ impl<E: Engine> Reading<E> {
     }
 
     async fn effects(&mut self) -> Result<Vec<Row>, Problem> {
-        let (world, after) =
-            (self.given_world("world").await?, self.place.after.as_deref().map(str::parse).transpose()?);
+        let (world, after) = (self.given.world("world"), self.place.after.as_deref().map(str::parse).transpose()?);
         let page = self.universe.ops().list_effects(world, self.given.text("kind"), after, PAGE_ROWS).await?;
         self.go_on(page.next.map(|next| next.to_string()));
         let items: Vec<effects::Effect> = page.items.into_iter().map(effects::Effect::from).collect();
@@ -248,8 +255,7 @@ impl<E: Engine> Reading<E> {
     }
 
     async fn timers(&mut self) -> Result<Vec<Row>, Problem> {
-        let (world, after) =
-            (self.given_world("world").await?, self.place.after.as_deref().map(timers::place).transpose()?);
+        let (world, after) = (self.given.world("world"), self.place.after.as_deref().map(timers::place).transpose()?);
         let Page { items, next } = self.universe.ops().list_timers(world, after, PAGE_ROWS).await?;
         self.go_on(next.map(|place| format!("{}.{}", place.place_ns, place.intent)));
         let items: Vec<timers::Timer> = items.into_iter().map(timers::Timer::from).collect();
@@ -257,7 +263,7 @@ impl<E: Engine> Reading<E> {
     }
 
     async fn dead_letters(&mut self) -> Result<Vec<Row>, Problem> {
-        let world = self.given_world("world").await?;
+        let world = self.given.world("world");
         let wanted = self.given.text("queue").map(str::to_owned);
         let (queue, after): (Queue, Option<QueueSeq>) = match self.place.after.as_deref() {
             Some(after) => match after.split_once('.') {
@@ -316,11 +322,16 @@ impl<E: Engine> Reading<E> {
             self.place.is_over = true;
             return Ok(Vec::new());
         };
-        let (rows, next) = match self.table {
-            "journal" => self.records(world).await?,
-            "cells" => self.cells(world).await?,
-            "children" => self.children(world).await?,
-            _ => self.snapshots(world).await?,
+        let page = match self.table {
+            "journal" => self.records(world).await,
+            "cells" => self.cells(world).await,
+            "children" => self.children(world).await,
+            _ => self.snapshots(world).await,
+        };
+        let (rows, next) = match page {
+            // Deleted meanwhile, or an id of no world here.
+            Err(problem) if self.given.text("of").is_none() && is_gone(problem.code) => (Vec::new(), None),
+            page => page?,
         };
         if next.is_none() {
             self.place.worlds.as_mut().and_then(VecDeque::pop_front);
@@ -336,9 +347,10 @@ impl<E: Engine> Reading<E> {
 
     async fn first_world(&mut self) -> Result<Option<(WorldId, Option<String>)>, Problem> {
         if self.place.worlds.is_none() {
-            let one = match self.given_world("of").await? {
-                Some(world) => Some(world),
-                None => self.given_world("world").await?,
+            // An argument names a world that has to be there; a column is compared with those that are.
+            let one = match self.given.text("of") {
+                Some(name) => Some(world_of(&self.universe, name).await?),
+                None => self.given.world("world"),
             };
             if let Some(world) = one {
                 let name = self.universe.ops().names_of_worlds([world].into()).await?.remove(&world);

@@ -4,7 +4,7 @@
 //! does, so a name is never used twice. The ids of most worlds follow from their names; those of imports and of some forks do not.
 
 use crate::StoreError;
-use crate::keyspace::{Family, Key, KeyBuilder, KeyReader, get, put};
+use crate::keyspace::{Family, Key, KeyBuilder, get, put};
 use minicbor::{Decode, Encode};
 use mundi_engine::Transaction;
 use mundi_model::{UniverseId, WorldId};
@@ -17,14 +17,6 @@ pub struct NamedWorld {
 
 pub fn key(universe: UniverseId, name: &str) -> Key {
     KeyBuilder::universe(universe, Family::NamedWorld).bytes(name.as_bytes()).key()
-}
-
-pub(crate) fn prefix(universe: UniverseId) -> Key {
-    Family::NamedWorld.prefix(universe)
-}
-
-pub(crate) fn parse(universe: UniverseId, key: &[u8]) -> Result<String, StoreError> {
-    KeyReader::after(Family::NamedWorld, &prefix(universe), key)?.text()
 }
 
 pub(crate) async fn read<T: Transaction>(
@@ -55,7 +47,6 @@ mod tests {
         fn keys_sort_by_name(a in "[a-z0-9.:@_-]{1,16}", b in "[a-z0-9.:@_-]{1,16}") {
             let key = |name: &str| key(laws::universe(), name);
             prop_assert_eq!(key(&a).cmp(&key(&b)), a.cmp(&b));
-            prop_assert_eq!(parse(laws::universe(), key(&a).as_bytes()).unwrap(), a);
         }
 
         #[test]

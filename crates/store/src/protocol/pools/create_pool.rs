@@ -8,6 +8,7 @@ use super::PoolError;
 use crate::{
     OnUnknown, Protocol, StoreError,
     keyspace::{
+        named_world,
         pool::{self, PoolRecord},
         world_meta,
     },
@@ -57,7 +58,9 @@ impl Protocol for CreatePool {
         }
         for shard in 0..record.shards {
             let shard = shard_name(name, shard)?;
-            if world_meta::read(tx, *universe, shard.world(*universe)).await?.is_some() {
+            let is_taken = named_world::read(tx, *universe, shard.as_str()).await?.is_some()
+                || world_meta::read(tx, *universe, shard.world(*universe)).await?.is_some();
+            if is_taken {
                 return Err(PoolError::NameTaken(shard.to_string()).into());
             }
         }

@@ -341,11 +341,12 @@ fn world_at(key: &[u8], value: &[u8]) -> Result<WorldId, StoreError> {
 }
 
 async fn with_letters<T: Transaction>(tx: &mut T, universe: UniverseId) -> Result<BTreeSet<WorldId>, StoreError> {
-    let letters = Family::DeadLetter.prefix(universe).span();
     let mut worlds = BTreeSet::new();
-    for (key, bytes) in read_some(tx, letters).await? {
-        worlds.extend(decode_value::<DeadLetter>(Family::DeadLetter, &key, &bytes)?.world);
-    }
+    let mut look = |key: &[u8], bytes: &[u8]| {
+        worlds.extend(decode_value::<DeadLetter>(Family::DeadLetter, key, bytes)?.world);
+        Ok(())
+    };
+    look_at_some(tx, Family::DeadLetter.prefix(universe).span(), &mut look).await?;
     Ok(worlds)
 }
 
@@ -356,30 +357,34 @@ async fn with_effects<T: Transaction>(
 ) -> Result<BTreeSet<WorldId>, StoreError> {
     let mut worlds = BTreeSet::new();
     for stage in EffectStage::ALL {
-        for (key, bytes) in read_some(tx, stage.family().prefix(universe).span()).await? {
+        let mut look = |key: &[u8], bytes: &[u8]| {
             let item = match stage {
-                EffectStage::Claimed => effect_inflight::decode(&key, &bytes)?.item,
-                EffectStage::Pending | EffectStage::Waiting => effect_pending::decode(&key, &bytes)?,
+                EffectStage::Claimed => effect_inflight::decode(key, bytes)?.item,
+                EffectStage::Pending | EffectStage::Waiting => effect_pending::decode(key, bytes)?,
             };
             worlds.extend((item.published_at_ns < before_ns).then_some(item.world));
-        }
+            Ok(())
+        };
+        look_at_some(tx, stage.family().prefix(universe).span(), &mut look).await?;
     }
     Ok(worlds)
 }
 
-type Items = Vec<(bytes::Bytes, bytes::Bytes)>;
-
-/// The first items of a queue.
-async fn read_some<T: Transaction>(tx: &mut T, mut span: Span) -> Result<Items, StoreError> {
-    let mut items: Items = Vec::new();
-    while items.len() < limits::QUEUE_ITEMS_LOOKED_AT_MAX {
-        let page = tx.range(span.read(limits::QUEUE_ITEMS_LOOKED_AT_MAX - items.len()).snapshot()).await?;
-        let more = page.more;
-        items.extend(page.items);
-        match items.last() {
-            Some((last, _)) if more => span = span.after_bytes(last),
-            _ => break,
+/// Looks at the first items of a queue, page by page: what they carry can be large.
+async fn look_at_some<T: Transaction>(
+    tx: &mut T,
+    mut span: Span,
+    look: &mut (dyn FnMut(&[u8], &[u8]) -> Result<(), StoreError> + Send),
+) -> Result<(), StoreError> {
+    let mut left = limits::QUEUE_ITEMS_LOOKED_AT_MAX;
+    while left > 0 {
+        let page = tx.range(span.read(left.min(limits::LIST_LOOKS_MAX)).snapshot()).await?;
+        page.items.iter().try_for_each(|(key, bytes)| look(key, bytes))?;
+        left -= page.items.len();
+        match page.items.last() {
+            Some((last, _)) if page.more => span = span.after_bytes(last),
+            _ => return Ok(()),
         }
     }
-    Ok(items)
+    Ok(())
 }

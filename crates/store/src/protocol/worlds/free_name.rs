@@ -1,7 +1,7 @@
 //! Choose a name for a fork or an import that was given none: `alice-fork-1`, `alice-fork-2`.
 //!
 //! Guarantees: the name belongs to no world when it is chosen, and no deleted world had it. Whoever creates the world claims it; of two that chose the
-//! same one, the second is refused with `WORLD_NAME_TAKEN` or `WORLD_EXISTS` and chooses again.
+//! same one, the second is refused with `WORLD_NAME_TAKEN` and chooses again.
 //! Unknown commit: cannot be; it writes nothing.
 
 use crate::protocol::WorldError;
@@ -41,33 +41,40 @@ impl Protocol for FreeName {
     }
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<WorldName, StoreError> {
-        let used = self.highest(tx).await?;
-        let alone = self.alone.then_some(0);
-        for number in alone.into_iter().chain(used + 1..=used + limits::DEFAULT_NAMES_TRIED_MAX) {
-            let Some(name) = self.nth(number) else { continue };
-            let is_free = named_world::read(tx, self.universe, name.as_str()).await?.is_none()
-                && world_meta::read(tx, self.universe, name.world(self.universe)).await?.is_none();
-            if is_free {
-                return Ok(name);
+        if self.alone
+            && let Some(name) = self.free(tx, 0).await?
+        {
+            return Ok(name);
+        }
+        // Names are given in a row and never again: above a number that is taken, by doubling, and then halfway down.
+        let (mut taken, mut number) = (0, 1);
+        let mut name = loop {
+            match self.free(tx, number).await? {
+                Some(name) => break name,
+                None if number > limits::DEFAULT_NAME_NUMBER_MAX / 2 => {
+                    return Err(WorldError::NamesSpent(self.of.clone()).into());
+                }
+                None => (taken, number) = (number, number * 2),
+            }
+        };
+        while number - taken > 1 {
+            let middle = taken + (number - taken) / 2;
+            match self.free(tx, middle).await? {
+                Some(lower) => (number, name) = (middle, lower),
+                None => taken = middle,
             }
         }
-        Err(WorldError::NamesSpent(self.of.clone()).into())
+        Ok(name)
     }
 }
 
 impl FreeName {
-    /// The highest number that was given, as far as a page of names says.
-    async fn highest<T: Transaction>(&self, tx: &mut T) -> Result<u64, StoreError> {
-        let first = format!("{}-{}-", self.of, self.how);
-        let span = named_world::key(self.universe, &first).span();
-        let page = tx.range(span.read(limits::LIST_LOOKS_MAX).snapshot()).await?;
-        let mut highest = 0;
-        for (key, _) in &page.items {
-            let name = named_world::parse(self.universe, key)?;
-            let number = name.strip_prefix(&first).and_then(|number| number.parse().ok());
-            highest = highest.max(number.filter(|number| *number < u64::from(u32::MAX)).unwrap_or(0));
-        }
-        Ok(highest)
+    /// The n-th name, if no world has or had it.
+    async fn free<T: Transaction>(&self, tx: &mut T, number: u64) -> Result<Option<WorldName>, StoreError> {
+        let Some(name) = self.nth(number) else { return Ok(None) };
+        let is_free = named_world::read(tx, self.universe, name.as_str()).await?.is_none()
+            && world_meta::read(tx, self.universe, name.world(self.universe)).await?.is_none();
+        Ok(is_free.then_some(name))
     }
 }
 
@@ -87,6 +94,11 @@ mod tests {
                 assert_eq!(name.as_str(), expected);
                 named_world::write(&mut tx, universe, name.as_str(), name.world(universe)).unwrap();
             }
+            for number in 4..=2_899 {
+                let name = free.nth(number).unwrap();
+                named_world::write(&mut tx, universe, name.as_str(), name.world(universe)).unwrap();
+            }
+            assert_eq!(free.run(&mut tx).await.unwrap().as_str(), "alice-fork-2900");
             free.of = "x".repeat(limits::WORLD_NAME_BYTES_MAX);
             assert_eq!(free.run(&mut tx).await.unwrap().as_str().len(), limits::WORLD_NAME_BYTES_MAX);
             let import = FreeName { universe, of: "bob".into(), how: "import", alone: true };

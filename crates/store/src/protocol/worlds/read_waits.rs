@@ -6,7 +6,7 @@
 use crate::{
     OnUnknown, Protocol, StoreError,
     keyspace::{
-        Family, decode_value,
+        Family, child_state, decode_value,
         effect_dedupe::{self, EffectDedupe, EffectStatus},
         lease_request::{self, LeaseRequest},
         ready,
@@ -36,6 +36,9 @@ pub struct WorldWaits {
     pub timers: usize,
     /// When the earliest of them is due.
     pub due_ns: Option<u64>,
+    /// Children that wait for their turn, and those that were dispatched.
+    pub children_queued: u64,
+    pub children_active: usize,
     /// An operator asks for its lease.
     pub request: Option<LeaseRequest>,
 }
@@ -68,6 +71,9 @@ impl Protocol for ReadWaits {
                 waits.timers += 1;
                 waits.due_ns = Some(waits.due_ns.map_or(place_ns, |due_ns| due_ns.min(place_ns)));
             }
+        }
+        if let Some(state) = child_state::read(tx, universe, world).await? {
+            (waits.children_queued, waits.children_active) = (state.queued, state.active.len());
         }
         Ok(waits)
     }
