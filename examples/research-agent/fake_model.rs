@@ -15,6 +15,7 @@ pub(crate) fn start() -> std::io::Result<SocketAddr> {
     })
 }
 
+#[expect(clippy::disallowed_methods, reason = "a model that is slow by the clock of the wall")]
 fn answer(request: &Request) -> String {
     let messages = request.body["messages"].as_array().cloned().unwrap_or_default();
     let topic = messages.iter().find(|message| message["role"] == "user");

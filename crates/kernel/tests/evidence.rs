@@ -110,3 +110,28 @@ fn tokens_satisfy_their_schema() {
         assert!(!schema.is_valid(&less));
     }
 }
+
+fn stored(name: &str) -> Value {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/fixtures/stop_gate").join(name);
+    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+}
+
+#[test]
+fn the_manifest_of_the_stop_gate_satisfies_its_schema_and_one_that_lacks_a_hash_does_not() {
+    let (schema, manifest) =
+        (schema("stop_gate.vnext_plus9_manifest.1.schema.json"), stored("vnext_plus9_manifest.json"));
+    assert!(schema.is_valid(&manifest), "{manifest}");
+    let metric = "scheduler_dispatch_replay_determinism_pct";
+    let changes: [fn(&mut Value, &str); 5] = [
+        |manifest, _| drop(manifest.as_object_mut().unwrap().remove("vnext_plus9_manifest_hash")),
+        |manifest, metric| drop(manifest["metrics"].as_object_mut().unwrap().remove(metric)),
+        |manifest, metric| drop(manifest["metrics"][metric][0].as_object_mut().unwrap().remove("sha256")),
+        |manifest, metric| manifest["metrics"][metric] = Value::Array(Vec::new()),
+        |manifest, _| manifest["more"] = true.into(),
+    ];
+    for (number, change) in changes.iter().enumerate() {
+        let mut changed = manifest.clone();
+        change(&mut changed, metric);
+        assert!(!schema.is_valid(&changed), "change {number}");
+    }
+}

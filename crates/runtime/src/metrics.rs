@@ -1,5 +1,6 @@
 //! Every metric, with its name and its unit, in one place: those of the runtime and those of other crates.
 
+use crate::children::ChildCounts;
 use mundi_model::{Code, Hash, limits};
 use parking_lot::Mutex;
 use std::{
@@ -243,7 +244,31 @@ impl Family {
         meaning: "Commands to pools that the API and the watcher of this process sent, by the result code that answered them.",
         labels: &["result"],
     };
-    pub const ALL: [Self; 20] = [
+    pub const CHILDREN_DISPATCHED: Self = Self {
+        name: "mundi_children_dispatched_total",
+        unit: "children",
+        meaning: "Children that the executor of this process leased, by kind; those of workers outside are leased by the API.",
+        labels: &["kind"],
+    };
+    pub const CHILDREN_ENDED: Self = Self {
+        name: "mundi_children_ended_total",
+        unit: "children",
+        meaning: "Children that the executor of this process ended or recovered, by kind and code; `ok` if they passed. Worlds, workers outside and cancels of what waits end their children themselves.",
+        labels: &["kind", "code"],
+    };
+    pub const CHILDREN_QUEUED: Self = Self {
+        name: "mundi_children_queued",
+        unit: "children",
+        meaning: "Children of a universe that wait for their dispatch, when the executor last looked.",
+        labels: &["universe"],
+    };
+    pub const CHILDREN_ACTIVE: Self = Self {
+        name: "mundi_children_active",
+        unit: "children",
+        meaning: "Children of a universe that are leased or started, of all kinds, when the executor last looked.",
+        labels: &["universe"],
+    };
+    pub const ALL: [Self; 24] = [
         Self::HTTP_REQUESTS,
         Self::HTTP_REQUEST_SECONDS,
         Self::SHELL_ATTEMPTS,
@@ -264,6 +289,10 @@ impl Family {
         Self::POOL_LEASES,
         Self::POOL_QUEUE,
         Self::POOL_COMMANDS,
+        Self::CHILDREN_DISPATCHED,
+        Self::CHILDREN_ENDED,
+        Self::CHILDREN_QUEUED,
+        Self::CHILDREN_ACTIVE,
     ];
 }
 
@@ -347,6 +376,7 @@ pub struct Metrics {
     failures: Mutex<BTreeMap<(String, String), u64>>,
     /// Commands to pools by their result codes, of which there are few.
     pool_results: Mutex<BTreeMap<&'static str, u64>>,
+    children: ChildCounts,
 }
 
 /// The label of programs and codes beyond the bound, which are counted together.
@@ -355,7 +385,8 @@ const OTHERS: &str = "other";
 impl Default for Metrics {
     fn default() -> Self {
         let values = Metric::ALL.iter().map(|_| AtomicU64::new(0)).collect();
-        Self { values, histograms: Default::default(), failures: Mutex::default(), pool_results: Mutex::default() }
+        let (histograms, failures, pool_results) = Default::default();
+        Self { values, histograms, failures, pool_results, children: ChildCounts::default() }
     }
 }
 
@@ -403,6 +434,10 @@ impl Metrics {
         let Histogram { counts, sum_us } = &self.histograms[timing as usize];
         let counts = std::array::from_fn(|place| counts[place].load(Ordering::Relaxed));
         Times { counts, sum_us: sum_us.load(Ordering::Relaxed) }
+    }
+
+    pub fn children(&self) -> &ChildCounts {
+        &self.children
     }
 
     /// A step of a program failed.

@@ -307,6 +307,24 @@ fn an_archived_parent_has_its_children_cancelled() {
     assert!(house.cell(&process, world, "child/c").contains("Cancelled"), "it learns so when it comes back");
 }
 
+#[test]
+fn a_deleted_parent_takes_its_children_with_it_and_other_parents_go_on() {
+    let house = House::new();
+    let (world, other) = (house.create(1), house.create(2));
+    let process = house.start(1);
+    house.send(world, "child long slow\nchild b slow\nchild c slow");
+    house.run(Duration::from_millis(500));
+    assert_eq!(house.counting.0.lock().now, 2);
+    house.ask(&process, move |ops| async move { ops.world_delete(world).await }).unwrap();
+    house.run(2 * MINUTE);
+    assert_eq!(house.counting.0.lock().now, 0, "what ran was stopped");
+    assert_eq!(house.counting.0.lock().runs.len(), 2, "what waited was not started");
+    assert!(house.ask(&process, move |ops| async move { ops.children(world, None, 10).await }).unwrap().is_empty());
+    house.send(other, "child d slow");
+    house.run(MINUTE);
+    assert_eq!(house.cell(&process, other, "child/d"), ";started;passed Some(Text(\"d\"))");
+}
+
 /// The engine dies at one operation after another, and with it the process. No child runs twice, and each ends.
 #[test]
 fn a_crash_at_any_operation_starts_no_child_twice_and_loses_none() {

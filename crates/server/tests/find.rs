@@ -296,7 +296,7 @@ async fn sql_reads_every_table_within_its_universe() {
     assert_eq!(timers, json!([[1, "alice"]]));
     assert_eq!(rows("select parent, parent_name from lineage").await, json!([[alice, "alice"]]));
     assert!(rows("select count(*) from snapshots('alice')").await[0][0].as_u64() >= Some(1));
-    for table in ["attempts", "dead_letters", "workers", "leases"] {
+    for table in ["attempts", "children", "dead_letters", "workers", "leases"] {
         sql(&format!("select * from {table}")).await.ok(200);
     }
     let plan = rows("explain query plan select * from journal('alice') where height >= 3").await;

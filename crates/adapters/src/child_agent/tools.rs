@@ -94,14 +94,14 @@ fn readable(value: &Value) -> Json {
 mod tests {
     use super::*;
 
-    fn tool(json: Json) -> Result<Vec<Tool>, Failure> {
+    fn tool(json: &Json) -> Result<Vec<Tool>, Failure> {
         read(Some(&Value::from(json!([json]))))
     }
 
     #[test]
     fn the_model_changes_nothing_that_the_parent_fixed() {
         let fetch = json!({ "name": "fetch", "effect": "http.request", "params": { "method": "GET" } });
-        let fetch = tool(fetch).unwrap().remove(0);
+        let fetch = tool(&fetch).unwrap().remove(0);
         let params = fetch.params(r#"{"url": "http://a/", "method": "DELETE"}"#).unwrap();
         assert_eq!(params.to_json().unwrap(), json!({ "url": "http://a/", "method": "GET" }));
         assert_eq!(fetch.params("").unwrap().to_json().unwrap(), json!({ "method": "GET" }));
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn tools_without_a_name_or_an_effect_and_two_of_one_name_are_refused() {
-        assert!(tool(json!({ "name": "x" })).is_err() && tool(json!({ "effect": "x" })).is_err());
+        assert!(tool(&json!({ "name": "x" })).is_err() && tool(&json!({ "effect": "x" })).is_err());
         let twice = json!([{ "name": "x", "effect": "a" }, { "name": "x", "effect": "b" }]);
         assert!(read(Some(&Value::from(twice))).is_err());
     }

@@ -153,6 +153,11 @@ async fn a_server_that_is_killed_ends_what_it_ran_and_keeps_what_waits() {
     let long = spawn(&server, "p", command("sleep", &["600"])).await;
     let ok = spawn(&server, "p", command("true", &[])).await;
     assert_eq!(ended(&server, "p", &ok).await["outcome"], "passed");
+    let query = json!({ "query": "select kind, outcome from children('p') where phase = 'terminal'" });
+    assert_eq!(server.post(&format!("{U}/sql"), &query).await.ok(200)["rows"], json!([["process", "passed"]]));
+    let metrics = server.send(Method::GET, "/metrics", &[], &Value::Null).await.text;
+    let counted = "mundi_children_ended_total{kind=\"process\",code=\"ok\"} 1";
+    assert!(metrics.lines().any(|line| line == counted), "{metrics}");
     let external = spawn(&server, "p", json!({ "kind": "external" })).await;
     for _ in 0..100 {
         if child(&server, "p", &long).await["phase"] == "started" {
@@ -223,6 +228,14 @@ fn the_stop_gate_passes_on_its_fixtures_and_each_way_to_break_them_has_a_code() 
     };
     let (code, report, _) = gate();
     assert_eq!((code, &report["all_passed"]), (Some(0), &json!(true)), "{report}");
+    let spec = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/stop_gate_metrics.1.schema.json");
+    let schema = jsonschema::validator_for(&serde_json::from_slice(&std::fs::read(spec).unwrap()).unwrap()).unwrap();
+    assert!(schema.is_valid(&report), "{report}");
+    for missing in ["schema", "vnext_plus9_manifest_hash", "replays_per_fixture", "metrics", "failures", "all_passed"] {
+        let mut less = report.clone();
+        less.as_object_mut().unwrap().remove(missing);
+        assert!(!schema.is_valid(&less), "{missing}");
+    }
 
     let original = std::fs::read_to_string(&manifest).unwrap();
     let mut parsed: Value = serde_json::from_str(&original).unwrap();
@@ -235,6 +248,7 @@ fn the_stop_gate_passes_on_its_fixtures_and_each_way_to_break_them_has_a_code() 
     std::fs::write(&fixture, bytes.replacen("running_total_v1", "running_total_v2", 1)).unwrap();
     let (code, report, _) = gate();
     assert_eq!((code, &report["failures"][0]["code"]), (Some(9), &json!("URM_GATE_ARTIFACT_CHANGED")));
+    assert!(schema.is_valid(&report), "a report of a failure, too: {report}");
     assert!(report["metrics"][metric]["pct"].as_f64().unwrap() < 100.0);
 
     // What is changed and signed again fails by what it says.

@@ -9,15 +9,17 @@ use mundi_model::{
 };
 use mundi_store::{
     StoreError,
+    keyspace::child_state::ChildState,
     protocol::{
         CancelChild, CancelRequested, ChildDispatched, FailQueuedChild, LeaseChild, ListChildren, ReadChildState,
     },
 };
 
 impl<P: Plane> ChildExecutor<P> {
-    /// Recovers what is orphaned, then dispatches what waits. Says when the next lease of this parent runs out.
-    pub(super) async fn look_at(&self, parent: WorldId) -> Result<Option<u64>, StoreError> {
-        recover_parent(&self.plane, self.universe, parent, None).await?;
+    /// Recovers what is orphaned, then dispatches what waits. Says how the parent's children stand then.
+    pub(super) async fn look_at(&self, parent: WorldId) -> Result<ChildState, StoreError> {
+        let counts = self.metrics.children();
+        recover_parent(&self.plane, self.universe, parent, None, counts).await?;
         while self.running.len() < self.config.children_max {
             let lease = LeaseChild {
                 universe: self.universe,
@@ -29,11 +31,17 @@ impl<P: Plane> ChildExecutor<P> {
                 now_ns: self.plane.now_ns(),
             };
             match self.plane.run(&lease).await?.output {
-                ChildDispatched::Leased { claim, token } => self.launch(claim, *token),
-                ChildDispatched::RecoverFirst => recover_parent(&self.plane, self.universe, parent, None).await?,
+                ChildDispatched::Leased { claim, token } => {
+                    counts.dispatched(&token.kind);
+                    self.launch(claim, *token);
+                }
+                ChildDispatched::RecoverFirst => {
+                    recover_parent(&self.plane, self.universe, parent, None, counts).await?;
+                }
                 ChildDispatched::OtherKind { kind, .. } if is_external(&kind) => break,
                 ChildDispatched::OtherKind { kind, child } => {
                     self.fail_queued(parent, child, format!("no executor runs children of kind `{kind}`")).await?;
+                    counts.ended(&kind, Some(Code::UrmChildKindInvalid.as_str()));
                 }
                 ChildDispatched::ParentArchived => {
                     cancel_all(&self.plane, self.universe, parent, &format!("archived:{parent}")).await?;
@@ -42,8 +50,7 @@ impl<P: Plane> ChildExecutor<P> {
                 ChildDispatched::Full | ChildDispatched::Idle => break,
             }
         }
-        let state = self.plane.run(&ReadChildState { universe: self.universe, parent }).await?.output;
-        Ok(state.active.iter().filter_map(|active| active.lease.deadline_ns).min())
+        Ok(self.plane.run(&ReadChildState { universe: self.universe, parent }).await?.output)
     }
 
     /// Nobody can run it: it ends without a dispatch.

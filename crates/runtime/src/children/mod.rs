@@ -10,6 +10,7 @@
 //! role only acts on it. So any number of executors may run, and one that crashes leaves nothing but leases that run out.
 
 mod budget;
+mod counts;
 mod dispatch;
 mod kinds;
 mod outside;
@@ -17,6 +18,7 @@ mod recovery;
 mod workflow;
 
 pub use budget::{Meter, RefusedDebit};
+pub use counts::{ChildCounts, ChildDepth};
 pub use dispatch::cancel_all;
 pub use kinds::{ChildKind, ChildReport, ChildRun, EXTERNAL, WorldOfChild, is_external};
 pub use outside::{MadeCall, OutsideCalls, RunCalls};
@@ -25,6 +27,7 @@ pub(crate) use workflow::bounded;
 
 use crate::{
     Plane, RuntimeError,
+    metrics::Metrics,
     shell::{Role, Shell, ride_out, wait},
 };
 use futures_util::{
@@ -107,11 +110,18 @@ pub struct ChildExecutor<P> {
     config: ChildExecutorConfig,
     kinds: BTreeMap<String, Arc<dyn ChildKind>>,
     running: Running,
+    metrics: Arc<Metrics>,
 }
 
 impl<P: Plane> ChildExecutor<P> {
     pub fn new(plane: P, universe: UniverseId, worker: WorkerId, config: ChildExecutorConfig) -> Self {
-        Self { plane, universe, worker, config, kinds: BTreeMap::new(), running: Running::default() }
+        let (kinds, running, metrics) = (BTreeMap::new(), Running::default(), Arc::default());
+        Self { plane, universe, worker, config, kinds, running, metrics }
+    }
+
+    #[must_use]
+    pub fn with_metrics(self, metrics: Arc<Metrics>) -> Self {
+        Self { metrics, ..self }
     }
 
     /// Runs children of a kind.
@@ -125,7 +135,7 @@ impl<P: Plane> ChildExecutor<P> {
     /// Ends the children of an earlier life of this worker. To be called before the process accepts new spawns.
     pub async fn recover_earlier(&self) -> Result<(), RuntimeError> {
         let gone = self.config.is_alone.then_some(self.worker);
-        Ok(recover_universe(&self.plane, self.universe, gone).await?)
+        Ok(recover_universe(&self.plane, self.universe, gone, self.metrics.children()).await?)
     }
 
     /// Runs until `stop` completes and the children that run here have ended.
@@ -162,19 +172,26 @@ impl<P: Plane> ChildExecutor<P> {
 
     /// Looks after every parent that has children; says when the next lease runs out.
     async fn look(&self) -> Result<Option<u64>, StoreError> {
-        let (mut after, mut next_ns) = (None, None::<u64>);
+        let (mut after, mut next_ns, mut depth) = (None, None::<u64>, ChildDepth::default());
         loop {
             let page = self.plane.run(&ListChildParents { universe: self.universe, after }).await?.output;
             for parent in &page {
                 let looked = self.look_at(*parent).await;
-                let deadline_ns = hold_on_violation(&self.plane, (self.universe, *parent), looked).await?.flatten();
+                let Some(state) = hold_on_violation(&self.plane, (self.universe, *parent), looked).await? else {
+                    continue;
+                };
+                depth.queued += state.queued;
+                depth.active += state.active.len() as u64;
+                let deadline_ns = state.active.iter().filter_map(|active| active.lease.deadline_ns).min();
                 next_ns = [next_ns, deadline_ns].into_iter().flatten().min();
             }
             match page.last() {
                 Some(last) if page.len() == limits::CHILD_PARENTS_PAGE => after = Some(*last),
-                _ => return Ok(next_ns),
+                _ => break,
             }
         }
+        self.metrics.children().note_depth(self.universe, depth);
+        Ok(next_ns)
     }
 
     /// Extends the leases of what runs here, and stops what was cancelled or lost.

@@ -33,6 +33,7 @@ impl<P: Plane> OutsideCalls<P> {
     }
 
     #[must_use]
+    #[expect(clippy::needless_pass_by_value, reason = "as the worker of effects takes its adapters")]
     pub fn serve(mut self, adapter: Arc<dyn Adapter>) -> Self {
         for kind in adapter.kinds() {
             self.adapters.insert((*kind).to_owned(), adapter.clone());

@@ -1,5 +1,6 @@
 //! Recovery of children whose executors are gone: per parent, one after another, in the order of their dispatch.
 
+use super::ChildCounts;
 use crate::Plane;
 use mundi_model::{Coded, UniverseId, WorkerId, WorldId, limits};
 use mundi_store::{
@@ -13,11 +14,13 @@ pub async fn recover_parent<P: Plane>(
     universe: UniverseId,
     parent: WorldId,
     gone: Option<WorkerId>,
+    counts: &ChildCounts,
 ) -> Result<(), StoreError> {
     loop {
         let recover = RecoverChild { universe, parent, gone, now_ns: plane.now_ns() };
         let Some(recovered) = plane.run(&recover).await?.output else { return Ok(()) };
         let (child, dispatch_seq, code) = (recovered.child, recovered.dispatch_seq, recovered.code);
+        counts.ended(&recovered.kind, Some(code.as_str()));
         tracing::warn!(%universe, %parent, %child, dispatch_seq, %code, "a child lost its executor");
     }
 }
@@ -27,12 +30,13 @@ pub async fn recover_universe<P: Plane>(
     plane: &P,
     universe: UniverseId,
     gone: Option<WorkerId>,
+    counts: &ChildCounts,
 ) -> Result<(), StoreError> {
     let mut after = None;
     loop {
         let page = plane.run(&ListChildParents { universe, after }).await?.output;
         for parent in &page {
-            let recovered = recover_parent(plane, universe, *parent, gone).await;
+            let recovered = recover_parent(plane, universe, *parent, gone, counts).await;
             hold_on_violation(plane, (universe, *parent), recovered).await?;
         }
         match page.last() {

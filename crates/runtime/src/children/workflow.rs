@@ -5,7 +5,7 @@
 use super::{
     ChildExecutor, ChildKind, ChildReport, ChildRun, Running, WorldOfChild, budget::LeaseMeter, hold_on_violation,
 };
-use crate::{KernelSnapshots, Plane};
+use crate::{KernelSnapshots, Plane, metrics::Metrics};
 use futures_util::future::{AbortHandle, AbortRegistration, Abortable};
 use mundi_model::{
     Code, Coded,
@@ -29,7 +29,8 @@ impl<P: Plane> ChildExecutor<P> {
         let Some(kind) = self.kinds.get(&token.kind).cloned() else { return };
         let (abort, aborted) = AbortHandle::new_pair();
         self.running.add(claim, abort);
-        let workflow = Workflow { plane: self.plane.clone(), claim, kind, running: self.running.clone() };
+        let (plane, running, metrics) = (self.plane.clone(), self.running.clone(), self.metrics.clone());
+        let workflow = Workflow { plane, claim, kind, running, metrics };
         self.plane.spawner().spawn(Box::pin(async move {
             let child = workflow.claim.child;
             let ended = workflow.run(&token, aborted).await;
@@ -51,6 +52,7 @@ struct Workflow<P> {
     claim: ChildClaim,
     kind: Arc<dyn ChildKind>,
     running: Running,
+    metrics: Arc<Metrics>,
 }
 
 impl<P: Plane> Workflow<P> {
@@ -127,7 +129,10 @@ impl<P: Plane> Workflow<P> {
         let mut tries = 0;
         loop {
             match self.plane.run(&finish).await {
-                Ok(_) => return Ok(()),
+                Ok(done) => {
+                    self.metrics.children().ended(self.kind.kind(), done.output.code.as_deref());
+                    return Ok(());
+                }
                 Err(error) if tries < RETRIES_MAX && crate::RuntimeError::from(error.clone()).is_transient() => {
                     self.plane.clock().sleep(RETRY_WAIT * (1 << tries)).await;
                     tries += 1;

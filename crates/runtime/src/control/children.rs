@@ -3,7 +3,7 @@
 use super::{Ops, tasks::EXTERNAL};
 use crate::{
     Plane, RuntimeError,
-    children::{cancel_all, hold_on_violation, recover_parent},
+    children::{ChildCounts, cancel_all, hold_on_violation, recover_parent},
 };
 use mundi_kernel::{SPAWN_CHILD, children::SpawnChild};
 use mundi_model::{
@@ -189,7 +189,9 @@ impl<P: Plane> Ops<P> {
             };
             match self.plane.run(&lease).await?.output {
                 ChildDispatched::Leased { claim, token } => claimed.push((claim, *token)),
-                ChildDispatched::RecoverFirst => recover_parent(&self.plane, self.universe, parent, None).await?,
+                ChildDispatched::RecoverFirst => {
+                    recover_parent(&self.plane, self.universe, parent, None, &ChildCounts::default()).await?;
+                }
                 _ => break,
             }
         }

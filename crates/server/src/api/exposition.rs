@@ -7,7 +7,9 @@ use crate::{
 };
 use futures_util::future::join_all;
 use mundi_engine::Engine;
+use mundi_model::UniverseId;
 use mundi_runtime::{
+    children::{ChildCounts, ChildDepth},
     metrics::{BOUNDS_US, Family, Metric, Times, Timing},
     shell::Counters,
 };
@@ -61,6 +63,8 @@ pub(super) async fn exposition<E: Engine>(api: &Api<E>) -> String {
     let results = api.node.metrics().pool_results();
     let results = results.into_iter().map(|(result, count)| (vec![("result", result.to_owned())], count));
     scrape.add_numbers(Family::POOL_COMMANDS, results);
+    let names = api.node.universes().iter().map(|of| (of.id(), of.name().to_owned())).collect();
+    scrape.add_children(api.node.metrics().children(), &names);
     let uses = api.node.universes().iter().map(|of| (of.name().to_owned(), of.quotas().uses())).collect::<Vec<_>>();
     scrape.add_quotas(&uses, &api.node.refusals().all());
     api.requests.add_to(&mut scrape);
@@ -78,6 +82,22 @@ impl Scrape {
 
     fn add(&mut self, family: Family, samples: impl IntoIterator<Item = (Labels, Value)>) {
         self.0.push((family.name, family.meaning, samples.into_iter().collect()));
+    }
+
+    fn add_children(&mut self, children: &ChildCounts, names: &BTreeMap<UniverseId, String>) {
+        let kind = |kind: &str| ("kind", kind.to_owned());
+        let dispatched = children.all_dispatched().into_iter().map(|(of, count)| (vec![kind(of)], count));
+        self.add_numbers(Family::CHILDREN_DISPATCHED, dispatched);
+        let ended = children.all_ended().into_iter();
+        let ended = ended.map(|((of, code), count)| (vec![kind(of), ("code", code.to_owned())], count));
+        self.add_numbers(Family::CHILDREN_ENDED, ended);
+        let mut add = |family, of: &dyn Fn(&ChildDepth) -> u64| {
+            let depths = children.depths().into_iter();
+            let depths = depths.filter_map(|(id, depth)| Some((names.get(&id)?.clone(), of(&depth))));
+            self.add_numbers(family, depths.map(|(universe, count)| (vec![("universe", universe)], count)));
+        };
+        add(Family::CHILDREN_QUEUED, &|depth| depth.queued);
+        add(Family::CHILDREN_ACTIVE, &|depth| depth.active);
     }
 
     /// Steps that failed, by program and code.

@@ -186,7 +186,8 @@ impl<E: Engine> Roles<NodePlane<E>> {
         let lease_ns = nanos(config.adapters.claim_ttl);
         let children = ChildExecutorConfig { lease_ns, is_alone, ..ChildExecutorConfig::default() };
         let worlds = WorldChildren::new(plane.clone()).with_room(Arc::new(node.room()));
-        let mut executor = ChildExecutor::new(plane, universe, node.worker(), children);
+        let executor = ChildExecutor::new(plane, universe, node.worker(), children);
+        let mut executor = executor.with_metrics(node.0.metrics.clone());
         executor = executor.serve(Arc::new(worlds.with_built_in(node.built_in_names())));
         if let Some(process) = config.process.clone() {
             executor = executor.serve(Arc::new(ProcessChildren::new(process)));

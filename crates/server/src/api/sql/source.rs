@@ -1,7 +1,8 @@
 //! Where the rows of the tables come from: the same pages that the lists of the API read.
 
 use super::super::{
-    Problem, dead_letters, effects, extract::world_of, json as shown, naming::with_names, timers, workers, worlds,
+    Problem, children, dead_letters, effects, extract::world_of, json as shown, naming::with_names, timers, workers,
+    worlds,
 };
 use crate::node::Universe;
 use mundi_engine::Engine;
@@ -173,7 +174,7 @@ impl<E: Engine> Reading<E> {
             "worlds" => self.worlds().await,
             "labels" => self.labels().await,
             "lineage" => self.lineage().await,
-            "journal" | "cells" | "snapshots" => self.of_each_world().await,
+            "journal" | "cells" | "snapshots" | "children" => self.of_each_world().await,
             "effects" => self.effects().await,
             "attempts" => self.attempts().await,
             "timers" => self.timers().await,
@@ -324,6 +325,7 @@ impl<E: Engine> Reading<E> {
         let page = match self.table {
             "journal" => self.records(world).await,
             "cells" => self.cells(world).await,
+            "children" => self.children(world).await,
             _ => self.snapshots(world).await,
         };
         let (rows, next) = match page {
@@ -404,6 +406,19 @@ impl<E: Engine> Reading<E> {
         // A scan may end early because of its bytes: whoever gets anything asks once more.
         let next = found.last().map(|(key, _)| key.clone());
         Ok((found.iter().map(|(key, bytes)| cell(key, bytes)).collect(), next))
+    }
+
+    async fn children(&self, world: WorldId) -> Result<(Vec<Row>, Option<String>), Problem> {
+        let after = self.place.within.as_deref().and_then(|seq| seq.parse().ok());
+        let tokens = self.universe.ops().children(world, after, PAGE_ROWS).await?;
+        let next = tokens.last().filter(|_| tokens.len() == PAGE_ROWS).map(|last| last.queue_seq.to_string());
+        let rows = tokens.into_iter().map(|token| {
+            let child_world = token.world();
+            let mut row = row(&children::Child::from(token));
+            row.insert("child_world".to_owned(), child_world.map_or(Value::Null, |world| world.to_string().into()));
+            row
+        });
+        Ok((rows.collect(), next))
     }
 
     async fn snapshots(&self, world: WorldId) -> Result<(Vec<Row>, Option<String>), Problem> {

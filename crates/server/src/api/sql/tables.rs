@@ -203,6 +203,33 @@ pub(super) static SNAPSHOTS: Table = Table {
     ],
 };
 
+pub(super) static CHILDREN: Table = Table {
+    name: "children",
+    about: "Children of one world with `children('alice')` or `world = 'w_…'`, else of all worlds: those that wait, that run, and the last 1,000 that ended.",
+    columns: &[
+        WORLD,
+        NAME,
+        text("child_id", "the child"),
+        text("label", "the program's own name for it"),
+        text("kind", "`process`, `world`, `agent`, `external` …"),
+        text("phase", "`queued`, `leased`, `started` or `terminal`"),
+        text("outcome", "`passed`, `failed` or `cancelled`"),
+        text("code", "why it failed or was cancelled"),
+        text("reason", "the same, for people"),
+        number("queue_seq", "the order of spawns"),
+        number("dispatch_seq", "the order of dispatches"),
+        text("worker_run_id", "its run, which is the lease, too"),
+        text("child_world", "the world that runs it, of kind `world`"),
+        json("params", "the parameters of its kind"),
+        json("budget", "what it may use"),
+        json("spent", "what was debited for it"),
+        text("spawned_at", "when it was spawned"),
+        text("started_at", "when it was started"),
+        text("ended_at", "when it ended"),
+        OF,
+    ],
+};
+
 pub(super) static LINEAGE: Table = Table {
     name: "lineage",
     about: "Forks and their parents.",
@@ -217,7 +244,7 @@ pub(super) static LINEAGE: Table = Table {
 };
 
 /// All of them.
-pub static TABLES: [&Table; 12] = [
+pub static TABLES: [&Table; 13] = [
     &WORLDS,
     &LABELS,
     &JOURNAL,
@@ -229,6 +256,7 @@ pub static TABLES: [&Table; 12] = [
     &WORKERS,
     &LEASES,
     &SNAPSHOTS,
+    &CHILDREN,
     &LINEAGE,
 ];
 

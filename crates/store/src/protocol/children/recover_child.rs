@@ -29,6 +29,7 @@ pub struct RecoverChild {
 pub struct Recovered {
     pub child: ChildId,
     pub dispatch_seq: u64,
+    pub kind: String,
     pub code: Code,
 }
 
@@ -50,10 +51,10 @@ impl Protocol for RecoverChild {
                 format!("{child} is active under the dispatch number {dispatch_seq}, and its token says another");
             return Err(parent.violation(Code::UrmSchedulerReplayOrderInvalid, reason));
         }
-        let (end, code) = plan(&token);
+        let ((end, code), kind) = (plan(&token), token.kind.clone());
         leave(&mut state, child);
         parent.end(tx, &mut state, token, &end).await?;
-        Ok(Some(Recovered { child, dispatch_seq, code }))
+        Ok(Some(Recovered { child, dispatch_seq, kind, code }))
     }
 }
 
