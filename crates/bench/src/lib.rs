@@ -74,8 +74,10 @@ enum What {
     Store(store::Settings),
     /// The runtime plane: calls through full turns, effects, timers, forks, memory, hand-over; beside a raw synced log.
     Runtime(runtime::Settings),
-    /// The runtime on PostgreSQL: calls, sends and effects, in one process and in several, beside pgbench.
+    /// What a process more costs: processor time of ours and of the database per call, send and effect, in one process and in several.
     Fleet(fleet::Settings),
+    /// From `kill -9` of one process of a fleet to the next turn of each world that it held.
+    Failover(fleet::FailoverSettings),
     /// The server that the workloads talk to: as `mundi dev`, with the program of the benches.
     #[command(hide = true)]
     Node(serving::NodeSettings),
@@ -123,6 +125,7 @@ impl BenchArgs {
             Some(What::Store(settings)) => store::run(settings),
             Some(What::Runtime(settings)) => runtime::run(settings),
             Some(What::Fleet(settings)) => fleet::run(settings),
+            Some(What::Failover(settings)) => fleet::failover(settings),
             Some(What::Node(settings)) => serving::node(settings),
             Some(What::Floor(settings)) => serving::floor(settings),
         }

@@ -80,6 +80,19 @@ impl std::iter::Sum for Used {
     }
 }
 
+/// Whose child a process is; `None` if there is no such process.
+pub(crate) fn parent_of(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// The children of a process that run now.
+pub(crate) fn children_of(pid: u32) -> Vec<u32> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = processes.filter_map(|process| process.file_name().to_str()?.parse().ok());
+    pids.filter(|child| parent_of(*child) == Some(pid)).collect()
+}
+
 fn written_bytes(process: &str) -> u64 {
     let io = fs::read_to_string(format!("/proc/{process}/io")).unwrap_or_default();
     io.lines().find_map(|line| line.strip_prefix("write_bytes: ")?.parse().ok()).unwrap_or(0)
@@ -123,5 +136,30 @@ impl Polite {
 impl Drop for Polite {
     fn drop(&mut self) {
         Self::set(false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_is_found_and_what_it_used_is_counted_when_it_has_ended() {
+        let spin = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo; read line";
+        let mut command = std::process::Command::new("sh");
+        let piped = std::process::Stdio::piped;
+        let mut child = command.args(["-c", spin]).stdin(piped()).stdout(piped()).spawn().unwrap();
+        let mut said = [0];
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut said).unwrap();
+        let this = std::process::id();
+        assert_eq!(parent_of(child.id()), Some(this));
+        assert!(children_of(this).contains(&child.id()));
+        let used = Used::of(child.id()).cpu;
+        assert!(!used.is_zero());
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert!(!children_of(this).contains(&child.id()));
+        let nothing = Used::default();
+        assert!(Used::with_children(this).cpu_us_since(nothing) >= used.as_secs_f64() * 1e6);
     }
 }

@@ -169,8 +169,12 @@ pub const LIST_LOOKS_MAX: usize = 1_000;
 /// Effects that one transaction claims, and claims that one extends.
 pub const CLAIMS_MAX: usize = 256;
 
-/// Timers that one transaction delivers.
-pub const TIMERS_FIRED_MAX: usize = 256;
+/// Timers that one transaction delivers. The more of them, the more of one world go into its inbox together; their reads fit into
+/// [`PLANNED_READS_MAX`]: three for each.
+pub const TIMERS_FIRED_MAX: usize = 512;
+
+/// What the timers that one transaction delivers may take together: with their keys, far less than a transaction holds.
+pub const TIMERS_FIRED_BYTES_MAX: usize = 4 << 20;
 
 /// Leases that one transaction renews.
 pub const RENEWALS_MAX: usize = 1_000;

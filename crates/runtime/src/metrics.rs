@@ -110,6 +110,7 @@ metrics! {
     WatcherRevokes = "mundi_watcher_revokes_total", "leases", "Leases that the watcher of this process revoked.";
     WatcherReclaims = "mundi_watcher_reclaims_total", "leases", "Leases that the watcher of this process reclaimed.";
     CallsForwarded = "mundi_calls_forwarded_total", "calls", "Calls that were forwarded to the process that holds their world, and answered there.";
+    SendsForwarded = "mundi_sends_forwarded_total", "sends", "Sends that were forwarded to the process that holds their world, and acknowledged there.";
     HttpInFlight = "mundi_http_requests_in_flight", "requests", "Requests that are being answered now.";
 }
 

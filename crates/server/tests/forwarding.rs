@@ -56,6 +56,22 @@ impl Member {
     fn forwarded(&self) -> u64 {
         self.node.metrics().get(Metric::CallsForwarded)
     }
+
+    /// A send by HTTP, as if it had been forwarded to a worker if one is named.
+    async fn send(&self, world: WorldId, query: &str, forwarded_to: Option<&str>) -> (u16, String) {
+        let url = format!("http://{}/v1/u/default/worlds/{world}/send/add{query}", self.server.address());
+        let _before = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
+        let mut request = reqwest::Client::builder().no_proxy().build().unwrap().post(url);
+        if let Some(worker) = forwarded_to {
+            request = request.header("mundi-forwarded-to", worker);
+        }
+        let answer = request.body("1").send().await.unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
+    }
+
+    fn sends_forwarded(&self) -> u64 {
+        self.node.metrics().get(Metric::SendsForwarded)
+    }
 }
 
 fn number(value: u64) -> Value {
@@ -83,10 +99,22 @@ async fn a_call_is_forwarded_to_the_holder_and_goes_through_the_inbox_when_the_h
     count += 2;
     assert_eq!(other.add(world).await, number(count), "what was acknowledged before comes before");
 
+    // By the API a send is forwarded, too, with the answer of the holder; one with parameters of its own goes through the inbox.
+    let (status, said) = other.send(world, "", None).await;
+    assert_eq!((status, said.contains("event_hash")), (202, true), "{said}");
+    assert_eq!(other.sends_forwarded(), 1);
+    let (status, said) = other.send(world, "?key=mine", None).await;
+    assert_eq!(status, 202, "{said}");
+    assert_eq!((other.sends_forwarded(), holder.sends_forwarded()), (1, 0));
+    count += 3;
+    assert_eq!(other.add(world).await, number(count), "each arrived once");
+
     // Handed on to the wrong one, it is refused before anything is done; and never handed on from there.
     let own = holder.node.worker().to_string();
     for (member, worker) in [(&other, own.as_str()), (&holder, "k_0000000000000001")] {
         let (status, said) = member.add_forwarded(world, worker).await;
+        assert_eq!((status, said.contains("WORLD_ELSEWHERE")), (421, true), "{said}");
+        let (status, said) = member.send(world, "", Some(worker)).await;
         assert_eq!((status, said.contains("WORLD_ELSEWHERE")), (421, true), "{said}");
     }
     count += 1;

@@ -2,15 +2,15 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
-use mundi_engine::{Embedded, Engine, Memory, Transaction};
+use mundi_engine::{CommitError, Embedded, Engine, Memory, Transaction};
 use mundi_model::{
-    Code, Coded, IntentHash,
+    Code, Coded, IntentHash, limits,
     record::{Body, Input},
 };
 use mundi_store::{
-    Clock, Fence,
+    Clock, Fence, Protocol,
     journal::Batch,
-    keyspace::{Shard, queue::Queue, timer_due, world_meta},
+    keyspace::{Shard, inbox_depth, queue::Queue, timer_dedupe, timer_due, world_meta},
     protocol::{
         CommitTurn, FireTimers, Fired, InProcess, ListDeadLetters, NextTimers, ReplayDeadLetter, delete_world,
         expire_dedupe,
@@ -218,6 +218,72 @@ fn a_timer_that_cannot_be_read_is_buried() {
         tx.commit().await.unwrap();
         let fired = fire(&store).await;
         assert_eq!((fired.fired, fired.buried), (1, 1));
+    });
+}
+
+/// Whatever becomes of a timer, two workers that take it at the same time do it once: one of them commits, the other takes it again.
+#[test]
+fn of_two_workers_that_take_a_timer_one_conflicts() {
+    block_on(async {
+        let cases = ["fires", "cannot be read", "has a damaged record", "cannot be delivered"];
+        for case in cases {
+            let store = store().await;
+            let fence = store.live(1).await.unwrap();
+            let intent = set_timers(&store, fence, &[7]).await.unwrap()[0];
+            let shard = timer_due::shard(intent);
+            let place = timer_due::TimerPlace { place_ns: 7, intent };
+            let damaged = match case {
+                "cannot be read" => Some(timer_due::key(store.universe, shard, place)),
+                "has a damaged record" => Some(timer_dedupe::key(store.universe, fence.world, intent)),
+                "cannot be delivered" => Some(world_meta::key(store.universe, fence.world)),
+                _ => None,
+            };
+            if let Some(key) = damaged {
+                let mut tx = store.engine.begin().await.unwrap();
+                tx.put(key.as_bytes(), vec![0xff]).unwrap();
+                tx.commit().await.unwrap();
+            }
+            let (universe, now_ns) = (store.universe, store.clock.now_ns());
+            let fire = FireTimers { universe, shard, items_max: 100, now_ns, dedupe_window_ns: WINDOW_NS };
+            let (mut one, mut other) = (store.engine.begin().await.unwrap(), store.engine.begin().await.unwrap());
+            let done = fire.run(&mut one).await.unwrap();
+            assert_eq!(done.fired + done.buried + done.retrying, 1, "a timer that {case}");
+            assert_eq!(fire.run(&mut other).await.unwrap(), done, "a timer that {case}");
+            one.commit().await.unwrap();
+            let late = other.commit().await;
+            assert!(matches!(late, Err(CommitError::Conflict)), "a timer that {case}: {late:?}");
+        }
+    });
+}
+
+/// Thousands of timers of a few worlds, due at one moment: one transaction for each shard puts all of them into the inboxes, each once.
+#[test]
+fn due_timers_are_enqueued_together() {
+    block_on(async {
+        let store = store().await;
+        let mut fences = Vec::new();
+        for world in 1..=6 {
+            let fence = store.live(world).await.unwrap();
+            set_timers(&store, fence, &[1; 1_000]).await.unwrap();
+            fences.push(fence);
+        }
+        let mut transactions = 0;
+        for shard in Shard::all() {
+            loop {
+                let (universe, now_ns) = (store.universe, store.clock.now_ns());
+                let items_max = limits::TIMERS_FIRED_MAX;
+                let fire = FireTimers { universe, shard, items_max, now_ns, dedupe_window_ns: WINDOW_NS };
+                transactions += 1;
+                if !store.run(&fire).await.unwrap().output.more {
+                    break;
+                }
+            }
+        }
+        assert_eq!(transactions, 16, "one for each shard");
+        let mut tx = store.engine.begin().await.unwrap();
+        for fence in fences {
+            assert_eq!(inbox_depth::read(&mut tx, fence.universe, fence.world).await.unwrap().items, 1_000);
+        }
     });
 }
 

@@ -33,15 +33,24 @@ pub(super) fn inserts(url: &str, clients: usize, time: Duration) -> Result<f64, 
 
 /// Removes what the last measurement left, and lets the server write out what it has put off: each one begins alike.
 pub(super) fn clean(url: &str) -> Result<(), Box<dyn Error>> {
-    psql(url, &format!("DROP SCHEMA IF EXISTS {} CASCADE", super::part::SCHEMA))?;
+    psql(url, &format!("DROP SCHEMA IF EXISTS {} CASCADE", super::SCHEMA))?;
     psql(url, "CHECKPOINT")
 }
 
 fn psql(url: &str, statement: &str) -> Result<(), Box<dyn Error>> {
+    ask(url, statement).map(drop)
+}
+
+/// What the server answers: columns with a bar between them.
+pub(super) fn ask(url: &str, statement: &str) -> Result<String, Box<dyn Error>> {
     let output = Command::new("psql")
-        .args(["--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "--command", statement, url])
+        .args(["--no-psqlrc", "--quiet", "--no-align", "--tuples-only", "--set=ON_ERROR_STOP=1"])
+        .args(["--command", statement, url])
         .stdin(Stdio::null())
         .output()
         .map_err(|error| format!("psql: {error}"))?;
-    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into()) }
+    match output.status.success() {
+        true => Ok(String::from_utf8(output.stdout)?),
+        false => Err(String::from_utf8_lossy(&output.stderr).into()),
+    }
 }

@@ -20,7 +20,7 @@ use tokio::{
 };
 
 /// One connection that is kept.
-pub(super) struct Connection {
+pub(crate) struct Connection {
     stream: TcpStream,
     request: Vec<u8>,
     answer: Vec<u8>,
@@ -34,14 +34,14 @@ struct Head {
 }
 
 impl Connection {
-    pub(super) async fn open(address: SocketAddr) -> io::Result<Self> {
+    pub(crate) async fn open(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         Ok(Self { stream, request: Vec::new(), answer: Vec::new() })
     }
 
     /// Posts a body, and gives back the body of the answer. Anything but success is an error.
-    pub(super) async fn post(&mut self, path: std::fmt::Arguments<'_>, body: &[u8]) -> Result<&[u8], Box<dyn Error>> {
+    pub(crate) async fn post(&mut self, path: std::fmt::Arguments<'_>, body: &[u8]) -> Result<&[u8], Box<dyn Error>> {
         match self.ask("POST", path, body).await? {
             (200..300, body) => Ok(body),
             (status, body) => Err(format!("{status}: {}", String::from_utf8_lossy(body)).into()),
@@ -49,7 +49,7 @@ impl Connection {
     }
 
     /// Sends a body, and gives back the status and the body of the answer.
-    pub(super) async fn ask(
+    pub(crate) async fn ask(
         &mut self,
         method: &str,
         path: std::fmt::Arguments<'_>,
@@ -86,29 +86,49 @@ fn head_of(answer: &[u8]) -> Result<Option<Head>, httparse::Error> {
     Ok(Some(Head { status: response.code.unwrap_or(0), body, end: body + length }))
 }
 
+/// How long what was asked last is waited for when a measurement is over.
+const LAST_ANSWERS_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// What the clients of one measurement share.
 #[derive(Default)]
 struct Progress {
     warm: Cell<bool>,
     stop: Cell<bool>,
     events: Cell<u64>,
+    events_in_all: Cell<u64>,
     latencies: Latencies,
     failed: RefCell<Option<String>>,
 }
 
 /// What the clients got done while it was measured.
-pub(super) struct Driven<T> {
-    pub(super) events: u64,
-    pub(super) seconds: f64,
-    pub(super) latencies: Latencies,
+pub(crate) struct Driven<T> {
+    pub(crate) events: u64,
+    /// With those before the measurement began and those that ended after it.
+    pub(crate) events_in_all: u64,
+    pub(crate) seconds: f64,
+    pub(crate) latencies: Latencies,
     /// What was noted when the measurement began and when it ended.
-    pub(super) noted: [T; 2],
+    pub(crate) noted: [T; 2],
 }
 
 /// Runs `clients` connections for some time. `operation` gets its connection and the number of its turn among all, and
 /// says how many events it got done.
-pub(super) fn drive<F, T>(
+pub(crate) fn drive<F, T>(
     address: SocketAddr,
+    clients: usize,
+    time: Duration,
+    note: impl Fn() -> T,
+    operation: F,
+) -> Result<Driven<T>, Box<dyn Error>>
+where
+    F: AsyncFn(&mut Connection, u64) -> Result<u64, Box<dyn Error>> + 'static,
+{
+    drive_all(&[address], clients, time, note, operation)
+}
+
+/// The same with several servers: the connections take turns among them, so `turn % clients % servers` is the server of a turn.
+pub(crate) fn drive_all<F, T>(
+    addresses: &[SocketAddr],
     clients: usize,
     time: Duration,
     note: impl Fn() -> T,
@@ -120,10 +140,12 @@ where
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (progress, operation) = (Rc::new(Progress::default()), Rc::new(operation));
     let load = async {
-        let connections = futures_util::future::try_join_all((0..clients).map(|_| Connection::open(address))).await?;
+        let opening = addresses.iter().cycle().take(clients).map(|address| Connection::open(*address));
+        let connections = futures_util::future::try_join_all(opening).await?;
+        let mut running = Vec::new();
         for (client, mut connection) in connections.into_iter().enumerate() {
             let (progress, operation) = (progress.clone(), operation.clone());
-            tokio::task::spawn_local(async move {
+            running.push(tokio::task::spawn_local(async move {
                 let mut turn = client as u64;
                 while !progress.stop.get() {
                     let begun = Instant::now();
@@ -135,13 +157,14 @@ where
                             return;
                         }
                     };
+                    progress.events_in_all.set(progress.events_in_all.get() + events);
                     if progress.warm.get() {
                         progress.events.set(progress.events.get() + events);
                         progress.latencies.note(begun.elapsed());
                     }
                     turn += clients as u64;
                 }
-            });
+            }));
         }
         tokio::time::sleep((time / 4).max(Duration::from_millis(500))).await;
         let (begun, before) = (Instant::now(), note());
@@ -150,16 +173,18 @@ where
         progress.warm.set(false);
         let (seconds, after) = (begun.elapsed().as_secs_f64(), note());
         progress.stop.set(true);
+        let ending = futures_util::future::join_all(running);
+        let _unanswered = tokio::time::timeout(LAST_ANSWERS_TIMEOUT, ending).await;
         Ok::<_, io::Error>((seconds, [before, after]))
     };
     let polite = Polite::begin();
     let (seconds, noted) = LocalSet::new().block_on(&runtime, load)?;
     drop((runtime, polite));
-    let Some(Progress { events, latencies, failed, .. }) = Rc::into_inner(progress) else {
+    let Some(Progress { events, events_in_all, latencies, failed, .. }) = Rc::into_inner(progress) else {
         return Err("a client outlived its runtime".into());
     };
     match failed.into_inner() {
         Some(error) => Err(error.into()),
-        None => Ok(Driven { events: events.get(), seconds, latencies, noted }),
+        None => Ok(Driven { events: events.get(), events_in_all: events_in_all.get(), seconds, latencies, noted }),
     }
 }

@@ -6,7 +6,7 @@ mod figures;
 mod floor;
 mod idle;
 mod kill;
-mod load;
+pub(crate) mod load;
 pub(crate) mod loopback;
 mod loops;
 mod node;
@@ -43,6 +43,7 @@ use target::{Server, Subject};
 pub(crate) use targets::targets;
 pub(crate) use tenants::tenants;
 pub(crate) use timers::timers;
+pub(crate) use workload::batch_of;
 use workload::{Prepared, Workload};
 
 #[derive(Debug, Clone, clap::Args)]

@@ -141,7 +141,7 @@ pub(super) fn create(address: SocketAddr, program: &str, worlds: usize) -> Resul
 }
 
 /// So many additions of one.
-pub(super) fn batch_of(events: usize) -> Vec<u8> {
+pub(crate) fn batch_of(events: usize) -> Vec<u8> {
     let events: Vec<_> = (0..events).map(|_| serde_json::json!({ "event": "add", "value": 1 })).collect();
     serde_json::Value::from(events).to_string().into_bytes()
 }

@@ -11,7 +11,13 @@ use crate::{
 };
 use bytes::Bytes;
 use parking_lot::Mutex;
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 #[derive(Clone)]
 pub(super) struct ConflictWindow(Arc<Shared>);
@@ -19,6 +25,8 @@ pub(super) struct ConflictWindow(Arc<Shared>);
 struct Shared {
     state: Mutex<State>,
     watches: Watches,
+    /// Commit groups of this process.
+    own_groups: AtomicU64,
 }
 
 struct State {
@@ -41,7 +49,7 @@ impl ConflictWindow {
             open: BTreeMap::new(),
             value_cache: ValueCache::default(),
         };
-        Self(Arc::new(Shared { state: Mutex::new(state), watches: Watches::default() }))
+        Self(Arc::new(Shared { state: Mutex::new(state), watches: Watches::default(), own_groups: AtomicU64::new(0) }))
     }
 
     pub(super) fn watches(&self) -> &Watches {
@@ -50,6 +58,11 @@ impl ConflictWindow {
 
     pub(super) fn version(&self) -> u64 {
         self.0.state.lock().version
+    }
+
+    /// How many groups this process has committed.
+    pub(super) fn own_groups(&self) -> u64 {
+        self.0.own_groups.load(Ordering::Relaxed)
     }
 
     /// A transaction is about to take its snapshot: from now on nothing is forgotten that it may conflict with.
@@ -96,6 +109,7 @@ impl ConflictWindow {
     /// Takes in what this process has written itself: the values are known, and stay in the cache if they were asked for before, or have
     /// one of these prefixes, which are in order.
     pub(super) fn advance_own(&self, version: u64, mut writes: Writes, rereads: &[Bytes]) {
+        self.0.own_groups.fetch_add(1, Ordering::Relaxed);
         let is_expected = |key: &Bytes| {
             let below = rereads.partition_point(|prefix| prefix <= key);
             below > 0 && key.starts_with(&rereads[below - 1])

@@ -2,22 +2,34 @@
 //!
 //! A notification has only the newest version; the commits themselves are in the table `commits`. Notifications of this process'
 //! own commits, and of commits that it has seen already, are ignored. A periodic poll finds commits whose
-//! notification was lost: a pooler between us and the server drops them.
+//! notification was lost: a pooler between us and the server drops them. Between two looks there is a short pause, so that the more others
+//! commit, the more one look fetches.
 
 use super::{
     Shared,
+    conflict_window::ConflictWindow,
     connect::{Hearing, Purpose},
     error::refused,
     writer::news_of,
 };
 use crate::EngineError;
 use mundi_model::limits;
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 use tokio::{sync::Notify, time};
 use tokio_postgres::{Client, Notification, Statement};
 
 /// The look that is taken without having heard anything.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// The pause between two looks: all commits of that time are fetched by one. A notification that comes later waits for nothing. Without it every
+/// process would ask the database once for nearly every commit of every other process.
+const LOOK_PAUSE: Duration = Duration::from_millis(5);
 /// How long a footprint is kept: several times the life of a transaction, so that a process that was busy finds all.
 const KEEP: Duration = Duration::from_millis(4 * limits::TRANSACTION_AGE_MS_MAX);
 const TRIM_EVERY: Duration = Duration::from_secs(2);
@@ -36,10 +48,16 @@ pub(super) async fn follow(shared: Arc<Shared>) {
 
 async fn listen(shared: &Arc<Shared>, marks: &mut Marks) -> Result<(), EngineError> {
     let failed = |error| refused("listening", error);
-    let (connector, history) = (shared.connector.clone(), shared.conflict_window.clone());
+    let (connector, window) = (shared.connector.clone(), shared.conflict_window.clone());
+    let newest = Arc::new(AtomicU64::new(0));
+    let told_of = newest.clone();
     let is_news = move |told: &Notification| {
-        let is_known = || told.payload().parse::<u64>().is_ok_and(|version| version <= history.version());
-        !connector.is_own(told) && !is_known()
+        if connector.is_own(told) {
+            return false;
+        }
+        let version = told.payload().parse().unwrap_or(u64::MAX); // what cannot be read is news
+        told_of.fetch_max(version, Ordering::Relaxed);
+        version > window.version()
     };
     let hearing = Arc::new(Hearing { heard: Notify::new(), is_news: Box::new(is_news) });
     let client = shared.connector.connect_hearing(Purpose::Other, Some(hearing.clone())).await?;
@@ -53,8 +71,37 @@ async fn listen(shared: &Arc<Shared>, marks: &mut Marks) -> Result<(), EngineErr
             let version = i64::try_from(version).unwrap_or(i64::MAX);
             client.execute(&trim, &[&version]).await.map_err(failed)?;
         }
-        let _heard_or_not = time::timeout(LOOK_EVERY, hearing.heard.notified()).await;
+        until_news(&shared.conflict_window, &newest, &hearing.heard).await;
     }
+}
+
+/// Until there is something that only a look can tell, or it is time for one anyway.
+///
+/// Each commit group of this process reads what others committed before it. So while this process commits often, a look waits for its next
+/// group, and is mostly not needed any more afterwards; a process that commits seldom looks at once.
+async fn until_news(window: &ConflictWindow, newest: &AtomicU64, heard: &Notify) {
+    let (looked, groups_before) = (time::Instant::now(), window.own_groups());
+    while looked.elapsed() < LOOK_EVERY {
+        if time::timeout_at(looked + LOOK_EVERY, heard.notified()).await.is_err() {
+            return;
+        }
+        time::sleep_until(looked + LOOK_PAUSE).await;
+        let told_of = newest.load(Ordering::Relaxed);
+        if told_of <= window.version() {
+            continue;
+        }
+        if commits_often(window.own_groups() - groups_before, looked.elapsed()) {
+            time::sleep(LOOK_PAUSE).await;
+        }
+        if told_of > window.version() {
+            return;
+        }
+    }
+}
+
+/// Whether so many groups in this time mean that the next one is due before a look would be.
+fn commits_often(groups: u64, time: Duration) -> bool {
+    groups >= 2 && time <= LOOK_PAUSE * u32::try_from(groups).unwrap_or(u32::MAX)
 }
 
 /// Takes in what is new, and says whether there may be more.
@@ -91,6 +138,35 @@ impl Marks {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_look_waits_for_a_group_of_this_process_only_if_one_is_due() {
+        assert!(!commits_often(0, LOOK_PAUSE), "it commits nothing");
+        assert!(!commits_often(1, Duration::ZERO), "one commit, such as that of a call whose reply it waits for");
+        assert!(commits_often(2, 2 * LOOK_PAUSE));
+        assert!(!commits_often(2, 3 * LOOK_PAUSE), "its groups are rarer than looks");
+    }
+
+    /// A commit of its own came behind what another process told of: nobody has to look.
+    #[tokio::test]
+    async fn what_is_known_already_is_not_looked_for() {
+        let (window, newest, heard) = (ConflictWindow::new(10), AtomicU64::new(11), Notify::new());
+        window.advance([(11, Vec::new()), (12, Vec::new())]);
+        heard.notify_one();
+        let waiting = until_news(&window, &newest, &heard);
+        let mut waiting = std::pin::pin!(waiting);
+        let told = async {
+            time::sleep(2 * LOOK_PAUSE).await;
+            newest.store(13, Ordering::Relaxed);
+            heard.notify_one();
+        };
+        tokio::select! {
+            biased;
+            () = &mut waiting => panic!("it looks for what it knows"),
+            () = told => {}
+        }
+        waiting.await; // for version 13
+    }
 
     #[test]
     fn a_footprint_stays_as_long_as_anyone_may_ask_for_it() {

@@ -124,6 +124,17 @@ impl<P: Plane> Ops<P> {
         Ok(Enqueued { seq, before })
     }
 
+    /// Lets the process that holds a world take an event, if that is another one; `None` if surely no process has taken it.
+    pub async fn forward_event<F: Forward>(
+        &self,
+        world: WorldId,
+        item: &InboxItem,
+        idempotency_key: Option<&str>,
+        forward: &F,
+    ) -> Result<Option<F::Answer>, RuntimeError> {
+        Ok(self.delivery().forward((self.universe, world), item, idempotency_key, forward).await?)
+    }
+
     /// Delivers items together and in their order.
     pub async fn enqueue_batch(&self, world: WorldId, mut items: Vec<NewItem>) -> Result<Vec<Enqueued>, RuntimeError> {
         items.iter_mut().for_each(|new| self.trace(&mut new.item));

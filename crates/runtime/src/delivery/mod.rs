@@ -3,7 +3,8 @@
 //! | item | world resident in this process | not resident, may run here | held by another process | otherwise |
 //! |---|---|---|---|---|
 //! | call | next turn | activated, first turn | forwarded | inbox |
-//! | event, receipt | next turn | inbox, and activated | inbox | inbox |
+//! | event | next turn | inbox, and activated | forwarded | inbox |
+//! | receipt | next turn | inbox, and activated | inbox | inbox |
 //! | message, call of a world, batch, command, answer of an operator | inbox, and woken | inbox, and activated | inbox | inbox |
 //! | timer, delayed event | inbox | inbox | inbox | inbox |
 //!
@@ -68,15 +69,15 @@ pub trait LocalWorlds: Send + Sync {
     fn register_slots(&self, universe: UniverseId, slots: Arc<EffectSlots>);
 }
 
-/// Sends a call to the process that holds its world.
+/// Sends a call or an event to the process that holds its world.
 pub trait Forward: Sync {
     type Answer: Send;
 
-    /// The answer of that process; `None` if surely no process has taken the call.
+    /// The answer of that process; `None` if surely no process has taken the item.
     fn forward(
         &self,
         to: (UniverseId, WorldId),
-        call: &InboxItem,
+        item: &InboxItem,
     ) -> impl Future<Output = Result<Option<Self::Answer>, StoreError>> + Send;
 }
 
@@ -127,7 +128,7 @@ impl<E: Engine, B: Blobs> Delivery<'_, E, B> {
         Ok(Delivered { seq, before, reply: None, is_taken_here: false })
     }
 
-    /// Lets another process answer a call, if that holds the world and this one does not.
+    /// Lets another process answer a call or take an event, if that holds the world and this one does not.
     pub async fn forward<F: Forward>(
         &self,
         to: (UniverseId, WorldId),

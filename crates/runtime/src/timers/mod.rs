@@ -6,7 +6,7 @@ use crate::{
     metrics::{Metric, Metrics},
     shell::{Report, Role, Shell, StepSource, Woken, ride_out, wait},
 };
-use futures_util::{FutureExt, future::FusedFuture};
+use futures_util::{FutureExt, StreamExt, future::FusedFuture, stream};
 use mundi_engine::Engine;
 use mundi_model::{UniverseId, limits};
 use mundi_store::{
@@ -19,6 +19,9 @@ use mundi_store::{
     run,
 };
 use std::{pin::pin, sync::Arc};
+
+/// Shards whose timers are fired at the same time.
+const SHARDS_AT_ONCE: usize = 4;
 
 #[derive(Debug, Clone, Copy)]
 pub struct TimerWorkerConfig {
@@ -93,21 +96,29 @@ impl<E: Engine> TimerWorker<E> {
         }
     }
 
+    /// Fires all that is due in these shards, in several at a time: while one transaction waits for its commit, the next one reads, and their
+    /// commits share a sync.
     async fn fire_in(&self, shards: Vec<Shard>, all: &mut Fired) -> Result<(), StoreError> {
-        for shard in shards {
-            loop {
-                let fired = self.fire_some(shard).await?;
-                all.fired += fired.fired;
-                all.dropped += fired.dropped;
-                all.retrying += fired.retrying;
-                all.buried += fired.buried;
-                all.lag_ns_max = all.lag_ns_max.max(fired.lag_ns_max);
-                if !fired.more {
-                    break;
-                }
+        let mut firing = stream::iter(shards).map(|shard| self.fire_shard(shard)).buffer_unordered(SHARDS_AT_ONCE);
+        let mut failed = None;
+        while let Some(fired) = firing.next().await {
+            match fired {
+                Ok(fired) => all.add(&fired),
+                Err(error) => failed = Some(error), // the other shards finish what they began
             }
         }
-        Ok(())
+        failed.map_or(Ok(()), Err)
+    }
+
+    async fn fire_shard(&self, shard: Shard) -> Result<Fired, StoreError> {
+        let mut all = Fired::default();
+        loop {
+            let fired = self.fire_some(shard).await?;
+            all.add(&fired);
+            if !fired.more {
+                return Ok(all);
+            }
+        }
     }
 
     async fn fire_some(&self, shard: Shard) -> Result<Fired, StoreError> {

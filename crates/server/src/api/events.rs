@@ -199,9 +199,11 @@ pub(super) async fn make_send<E: Engine>(
     api.node.admit_to(universe, world)?;
     let incoming = Incoming::new(&headers, event, cbor, params.key)?;
     let delay = params.delay.as_deref().map(duration).transpose()?;
-    let sent =
-        async { Ok((StatusCode::ACCEPTED, Json(take(universe, world, incoming, delay).await?)).into_response()) };
-    in_time(CALL_TIMEOUT, sent).await
+    incoming.check()?;
+    if let Some(meant) = headers.get(FORWARDED_TO) {
+        check_meant(api, universe, world, meant)?;
+    }
+    in_time(CALL_TIMEOUT, take(universe, world, incoming, delay, &headers)).await
 }
 
 async fn take<E: Engine>(
@@ -209,20 +211,32 @@ async fn take<E: Engine>(
     world: WorldId,
     incoming: Incoming,
     delay: Option<Duration>,
-) -> Result<Sent, Problem> {
-    incoming.check()?;
-    universe.ops().check_events(world, [incoming.checked()]).await?;
+    headers: &HeaderMap,
+) -> Result<Response, Problem> {
     let plane = universe.plane();
     let (item, idempotency_key) = incoming.into_item(plane.now_ns(), false);
+    if delay.is_none() {
+        let forward = universe.forward_send(world, (&item, idempotency_key.as_deref()), headers);
+        if let Some(answered) = Box::pin(forward).await? {
+            return Ok(forwarded(answered)); // its holder checks the event by the manifest that it has in memory
+        }
+    }
+    if let Input::Event { schema, value: Payload::Inline(value), .. } = &item.input {
+        universe.ops().check_events(world, [(schema.as_str(), value.as_slice())]).await?;
+    }
     let event_hash = item.input.event_hash();
     let Some(delay) = delay else {
         let enqueued = universe.ops().enqueue_ingress(world, item, idempotency_key.as_deref()).await?;
-        return Ok(Sent::new(enqueued, event_hash));
+        return Ok(accepted(&Sent::new(enqueued, event_hash)));
     };
     let due_ns = plane.now_ns().saturating_add(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX));
     let delayed = Delayed { world, item, idempotency_key };
     Box::pin(delayed.send(plane, universe.id(), due_ns, universe.ops().dedupe_window_ns())).await?;
-    Ok(Sent { seq: None, before: false, event_hash })
+    Ok(accepted(&Sent { seq: None, before: false, event_hash }))
+}
+
+fn accepted(sent: &Sent) -> Response {
+    (StatusCode::ACCEPTED, Json(sent)).into_response()
 }
 
 /// Sends an event and answers with the program's reply to it. `mundi-call` names the call: with it the reply can be asked

@@ -7,7 +7,7 @@ use super::{
     Api, Problem,
     events::{self, SendParams, WaitParams},
     extract::{self, EventBody, SEND},
-    requests::{Route, UnderWay},
+    requests::{Route, UnderWay, naming},
     routes::nothing_here,
 };
 use crate::{
@@ -86,11 +86,11 @@ impl<E: Engine> App for HotRoutes<E> {
         connection: &'a Connection,
         request: Request<Incoming>,
     ) -> impl Future<Output = Response> + Send {
-        let address = Address::of(request.method(), request.uri().path());
-        // What is traced, has parameters, or is to be answered by name is the router's.
-        let is_plain = request.uri().query().is_none() && !request.headers().contains_key(FORWARDED_TO);
-        let answering: BoxFuture<'a, Response> = match address.filter(|_| is_plain && self.api.sampler.is_none()) {
-            Some(Address { verb, .. }) => Box::pin(watched(self.api.clone(), verb, &connection.0, request)),
+        // What is traced, or has other parameters than a timeout, is the router's.
+        let address = Address::of(request.method(), request.uri().path()).filter(|_| self.api.sampler.is_none());
+        let hot = address.and_then(|Address { verb, .. }| Some((verb, stated_wait(verb, request.uri().query())?)));
+        let answering: BoxFuture<'a, Response> = match hot {
+            Some((verb, wait)) => Box::pin(watched(self.api.clone(), (verb, wait), &connection.0, request)),
             None => Box::pin(self.router.answer(connection, request)),
         };
         answering
@@ -143,17 +143,52 @@ impl<'a> Address<'a> {
     }
 }
 
-async fn watched<E: Engine>(api: Api<E>, verb: Verb, client: &Arc<Client>, request: Request<Incoming>) -> Response {
+/// How long a call says that it waits, if its address has no other parameter and spells that one plainly. Every forwarded call has it.
+fn stated_wait(verb: Verb, query: Option<&str>) -> Option<WaitParams> {
+    let Some(query) = query else { return Some(WaitParams::default()) };
+    let timeout = query.strip_prefix("timeout=").filter(|_| verb == Verb::Call)?;
+    let is_plain = timeout.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    is_plain.then(|| WaitParams { timeout: Some(timeout.to_owned()) })
+}
+
+/// Answers and counts a request. Whoever forwarded it is told which worker answers (ADR 0008).
+async fn watched<E: Engine>(
+    api: Api<E>,
+    (verb, wait): (Verb, WaitParams),
+    client: &Arc<Client>,
+    request: Request<Incoming>,
+) -> Response {
     let (parts, body) = request.into_parts();
     let mut under_way = UnderWay::begin(api.clone(), &parts.method, Route::Known(verb.route()));
-    let response = answer(api, client, parts, body).await.unwrap_or_else(IntoResponse::into_response);
+    let forwarded = parts.headers.contains_key(FORWARDED_TO).then(|| parts.uri.clone());
+    let deadline = parts.uri.query().and_then(|query| WaitParams::stated(query, &api));
+    let answering = answer(api.clone(), client, wait, parts, body);
+    let answered = match deadline {
+        // Also while its token is being looked up.
+        Some(timeout) => Box::pin(events::in_time(timeout.saturating_add(events::DEADLINE_GRACE), answering)).await,
+        None => answering.await,
+    };
+    let mut response = match (answered, &forwarded) {
+        (Ok(response), _) => response,
+        (Err(problem), None) => problem.into_response(),
+        // Its address has the world's id, and its sender knows the world's name.
+        (Err(problem), Some(uri)) => {
+            Box::pin(naming(&api, uri.path(), &problem)).await.unwrap_or(problem).into_response()
+        }
+    };
     under_way.answered(response.status());
+    if forwarded.is_some()
+        && let Ok(worker) = api.node.worker().to_string().parse()
+    {
+        response.headers_mut().insert(FORWARDED_TO, worker);
+    }
     response
 }
 
 async fn answer<E: Engine>(
     api: Api<E>,
     client: &Arc<Client>,
+    wait: WaitParams,
     parts: Parts,
     body: Incoming,
 ) -> Result<Response, Problem> {
@@ -173,7 +208,7 @@ async fn answer<E: Engine>(
     let event = extract::name(event)?;
     let given = EventBody::of(headers, Some(client), body, &api).await?;
     let answered = match verb {
-        Verb::Call => events::make_call(&api, &universe, world, event, &WaitParams::default(), given).await,
+        Verb::Call => events::make_call(&api, &universe, world, event, &wait, given).await,
         Verb::Send => events::make_send(&api, &universe, world, event, SendParams::default(), given).await,
     };
     answered.map_err(|problem| problem.naming(name, world))
@@ -182,6 +217,17 @@ async fn answer<E: Engine>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_timeout_alone_needs_no_router() {
+        let timeout = |query| stated_wait(Verb::Call, query).map(|wait| wait.timeout);
+        assert_eq!(timeout(None), Some(None));
+        assert_eq!(timeout(Some("timeout=1500ms")), Some(Some("1500ms".to_owned())));
+        for other in ["timeout=5s&x=1", "timeout=%35s", "x=1", "", "timeout"] {
+            assert_eq!(timeout(Some(other)), None, "{other}");
+        }
+        assert!(stated_wait(Verb::Send, Some("timeout=5s")).is_none(), "a send has other parameters");
+    }
 
     #[test]
     fn only_an_address_that_means_what_it_says_goes_past_the_router() {

@@ -218,7 +218,7 @@ where
 }
 
 /// A problem about the world of an address, with the world's name beside its id, if it speaks of the id.
-async fn naming<E: Engine>(api: &Api<E>, path: &str, problem: &Problem) -> Option<Problem> {
+pub(super) async fn naming<E: Engine>(api: &Api<E>, path: &str, problem: &Problem) -> Option<Problem> {
     let mut parts = path.strip_prefix("/v1/u/").unwrap_or_default().split('/');
     let (universe, noun, name) = (parts.next(), parts.next(), parts.next());
     let named = universe.and_then(|universe| api.node.universe(universe)).zip(name).filter(|_| noun == Some("worlds"));

@@ -1,7 +1,7 @@
-//! A call to a world that another process holds is forwarded to that process (ADR 0008).
+//! A call or a send to a world that another process holds is forwarded to that process (ADR 0008).
 //!
 //! Whatever is in doubt before it is sent goes through the inbox, as if there were no other process. Once it was sent, its fate is
-//! what the other process answers; if that answers nothing, the result is unknown, and the call is not sent again. A forwarded call is
+//! what the other process answers; if that answers nothing, the result is unknown, and it is not sent again. A forwarded request is
 //! never forwarded again: a process that does not hold the world refuses it before anything is done.
 
 use super::NodePlane;
@@ -82,13 +82,36 @@ struct OtherProcess {
     url: Url,
 }
 
-/// The way of one call to another process.
+/// The way of one call or send to another process.
 pub(crate) struct ForwardedCall<'a, E: Engine> {
     pub(crate) forwarder: &'a Forwarder<E>,
+    pub(crate) verb: ForwardedVerb,
     /// Of the request: some of them go along.
     pub(crate) headers: &'a HeaderMap,
     /// How long its reply may take.
     pub(crate) timeout: Duration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ForwardedVerb {
+    Call,
+    Send,
+}
+
+impl ForwardedVerb {
+    const fn path(self) -> &'static str {
+        match self {
+            Self::Call => "call",
+            Self::Send => "send",
+        }
+    }
+
+    const fn metric(self) -> Metric {
+        match self {
+            Self::Call => Metric::CallsForwarded,
+            Self::Send => Metric::SendsForwarded,
+        }
+    }
 }
 
 impl<E: Engine> Forward for ForwardedCall<'_, E> {
@@ -97,9 +120,9 @@ impl<E: Engine> Forward for ForwardedCall<'_, E> {
     async fn forward(
         &self,
         (universe, world): (UniverseId, WorldId),
-        call: &InboxItem,
+        item: &InboxItem,
     ) -> Result<Option<Answered>, StoreError> {
-        let Input::Event { schema, value: Payload::Inline(value), .. } = &call.input else { return Ok(None) };
+        let Input::Event { schema, value: Payload::Inline(value), key: None } = &item.input else { return Ok(None) };
         self.forwarder.ask(universe, world, (schema, value), self).await
     }
 }
@@ -130,12 +153,14 @@ impl<E: Engine> Forwarder<E> {
         let mut url = holder.url.clone();
         match url.path_segments_mut() {
             Ok(mut path) => {
-                let names = [&universe.to_string(), "worlds", &world.to_string(), "call", event];
+                let names = [&universe.to_string(), "worlds", &world.to_string(), call.verb.path(), event];
                 path.pop_if_empty().extend(["v1", "u"]).extend(names);
             }
             Err(()) => return Ok(None),
         }
-        url.set_query(Some(&format!("timeout={}ms", call.timeout.as_millis())));
+        if call.verb == ForwardedVerb::Call {
+            url.set_query(Some(&format!("timeout={}ms", call.timeout.as_millis())));
+        }
         let mut request = Request::new(Full::new(Bytes::copy_from_slice(value)));
         *request.method_mut() = Method::POST;
         let headers = request.headers_mut();
@@ -170,14 +195,15 @@ impl<E: Engine> Forwarder<E> {
         let is_meant = by.as_bytes() == worker.as_bytes();
         let refused =
             [StatusCode::MISDIRECTED_REQUEST, StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::NOT_FOUND];
-        if !is_meant || refused.contains(&status) {
+        // One that answers in another's place has refused, unless it says otherwise: earlier versions take any send.
+        if !(is_meant || status.is_success()) || refused.contains(&status) {
             self.forget(universe, world);
             answer.let_go().await;
             return Ok(None);
         }
         let body = timeout_at(until, answer.body(ANSWER_BYTES_MAX)).await;
         let body = body.unwrap_or(Err(ClientError::Silent(answer_within))).map_err(unknown)?;
-        self.metrics.add(Metric::CallsForwarded, 1);
+        self.metrics.add(call.verb.metric(), 1);
         Ok(Some(Answered { status, headers, body: body.into() }))
     }
 

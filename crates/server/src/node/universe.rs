@@ -2,7 +2,7 @@
 
 use super::{
     Answered, Delayed, FORWARDED_TO, Node, NodeError, NodePlane,
-    forward::{ForwardedCall, Forwarder},
+    forward::{ForwardedCall, ForwardedVerb, Forwarder},
     program_names::BuiltIn,
     roles::Roles,
     world_names::WorldNames,
@@ -176,9 +176,23 @@ impl<E: Engine> Universe<E> {
         is_checked: bool,
     ) -> Result<CallAnswer<Answered>, RuntimeError> {
         let forwarder = self.forwarder.as_deref().filter(|_| !headers.contains_key(FORWARDED_TO));
-        let forward = forwarder.map(|forwarder| ForwardedCall { forwarder, headers, timeout });
+        let verb = ForwardedVerb::Call;
+        let forward = forwarder.map(|forwarder| ForwardedCall { forwarder, verb, headers, timeout });
         let request = CallRequest { item, idempotency_key, timeout, is_checked, forward: forward.as_ref() };
         self.ops.answer_call(world, request).await
+    }
+
+    /// Lets the process that holds a world take an event, if that is another one; `None` if surely no process has taken it.
+    pub(crate) async fn forward_send(
+        &self,
+        world: WorldId,
+        (item, idempotency_key): (&InboxItem, Option<&str>),
+        headers: &HeaderMap,
+    ) -> Result<Option<Answered>, RuntimeError> {
+        let forwarder = self.forwarder.as_deref().filter(|_| !headers.contains_key(FORWARDED_TO));
+        let Some(forwarder) = forwarder else { return Ok(None) };
+        let forward = ForwardedCall { forwarder, verb: ForwardedVerb::Send, headers, timeout: CALL_TIMEOUT };
+        self.ops.forward_event(world, item, idempotency_key, &forward).await
     }
 
     /// Keeps a program or manifest until it is deleted, whether a world runs it or not.

@@ -66,6 +66,17 @@ pub struct Fired {
     pub more: bool,
 }
 
+impl Fired {
+    /// Counts what one more transaction did; whether more are due is not known then.
+    pub fn add(&mut self, other: &Self) {
+        self.fired += other.fired;
+        self.dropped += other.dropped;
+        self.retrying += other.retrying;
+        self.buried += other.buried;
+        self.lag_ns_max = self.lag_ns_max.max(other.lag_ns_max);
+    }
+}
+
 impl Protocol for FireTimers {
     type Output = Fired;
 
@@ -80,11 +91,12 @@ impl Protocol for FireTimers {
         let from_ns = LowWater::time_ns(low_water::read_snapshot(tx, universe, Queue::Timers, queue_shard).await?);
         let due = timer_due::due(universe, shard, from_ns, now_ns);
         let page = tx.range(due.read(self.items_max.min(limits::TIMERS_FIRED_MAX)).snapshot()).await?;
-        let mut fired = Fired { more: page.more, ..Fired::default() };
+        let taken = fitting(&page.items);
+        let mut fired = Fired { more: page.more || taken.len() < page.items.len(), ..Fired::default() };
         let mut worlds: BTreeMap<WorldId, Vec<Due>> = BTreeMap::new();
         let mut mark_ns = from_ns;
-        tx.prefetch(|| page.items.iter().flat_map(|(key, bytes)| self.reads_to_take(key, bytes)));
-        for (key, bytes) in &page.items {
+        tx.prefetch(|| self.reads_to_take(taken));
+        for (key, bytes) in taken {
             mark_ns = timer_due::parse(universe, shard, key)?.place_ns;
             if let Some(due) = self.take(tx, key, bytes, &mut fired).await? {
                 worlds.entry(due.item.world).or_default().push(due);
@@ -101,25 +113,34 @@ impl Protocol for FireTimers {
     }
 }
 
-/// A timer that was taken out of the queue and that its world waits for.
+/// A timer that its world waits for, still in its place.
 struct Due {
+    key: Bytes,
     item: TimerItem,
     /// How often its delivery failed before.
     attempts: u32,
 }
 
 impl FireTimers {
-    /// What is read when a timer is taken and delivered.
-    fn reads_to_take(&self, key: &Bytes, bytes: &Bytes) -> Vec<Read> {
-        let mut reads = vec![Read::get(key)];
-        if let Ok(TimerItem { world, intent, .. }) = timer_due::decode(key, bytes) {
-            reads.push(timer_dedupe::key(self.universe, world, intent).planned());
-            reads.extend(reads_of(self.universe, world, [DedupeId::timer(intent)]));
+    /// What is read when timers are taken and delivered: the record of each, and whether its world knows it; and each world once.
+    fn reads_to_take(&self, items: &[(Bytes, Bytes)]) -> Vec<Read> {
+        let mut worlds: BTreeMap<WorldId, Vec<DedupeId>> = BTreeMap::new();
+        let mut reads = Vec::new();
+        for (key, bytes) in items {
+            match timer_due::decode(key, bytes) {
+                Ok(TimerItem { world, intent, .. }) => {
+                    reads.push(timer_dedupe::key(self.universe, world, intent).planned());
+                    worlds.entry(world).or_default().push(DedupeId::timer(intent));
+                }
+                Err(_) => reads.push(Read::get(key)),
+            }
         }
+        reads.extend(worlds.into_iter().flat_map(|(world, names)| reads_of(self.universe, world, names)));
         reads
     }
 
-    /// Takes a timer out of its place. The read of its record makes whoever fires or cancels it meanwhile conflict.
+    /// Whether a world waits for a timer; if none does, it is removed. The read of its record makes whoever fires, moves or cancels it meanwhile
+    /// conflict.
     async fn take<T: Transaction>(
         &self,
         tx: &mut T,
@@ -127,20 +148,25 @@ impl FireTimers {
         bytes: &Bytes,
         fired: &mut Fired,
     ) -> Result<Option<Due>, StoreError> {
-        tx.get(key).await?;
-        tx.delete(key)?;
         let item = match timer_due::decode(key, bytes) {
             Ok(item) => item,
-            Err(damage) => return self.bury(tx, None, 0, bytes.to_vec(), &damage, fired).map(|()| None),
+            Err(damage) => {
+                remove_alone(tx, key).await?;
+                return self.bury(tx, None, 0, bytes.to_vec(), &damage, fired).map(|()| None);
+            }
         };
         let record = timer_dedupe::read(tx, self.universe, item.world, item.intent).await;
         match record {
-            Ok(Some(TimerDedupe { status: TimerStatus::Due { attempts, .. }, .. })) => Ok(Some(Due { item, attempts })),
+            Ok(Some(TimerDedupe { status: TimerStatus::Due { attempts, .. }, .. })) => {
+                Ok(Some(Due { key: key.clone(), item, attempts }))
+            }
             Ok(_) => {
+                tx.delete(key)?;
                 fired.dropped += 1;
                 Ok(None)
             }
             Err(damage @ StoreError::Damaged(_)) => {
+                remove_alone(tx, key).await?;
                 self.bury(tx, Some(item.world), 0, bytes.to_vec(), &damage, fired).map(|()| None)
             }
             Err(error) => Err(error),
@@ -161,7 +187,8 @@ impl FireTimers {
         };
         match enqueued {
             Ok(_) => {
-                for Due { item, .. } in timers {
+                for Due { key, item, .. } in timers {
+                    tx.delete(key)?;
                     self.remember(tx, item)?;
                     fired.lag_ns_max = fired.lag_ns_max.max(self.now_ns.saturating_sub(item.deliver_at_ns));
                 }
@@ -169,6 +196,7 @@ impl FireTimers {
                 Ok(())
             }
             Err(StoreError::World(WorldError::Deleted(_) | WorldError::NotFound { .. })) => {
+                timers.iter().try_for_each(|due| tx.delete(&due.key))?;
                 fired.dropped += timers.len();
                 Ok(())
             }
@@ -205,7 +233,8 @@ impl FireTimers {
         failure: &StoreError,
         fired: &mut Fired,
     ) -> Result<(), StoreError> {
-        let Due { item, attempts } = due;
+        let Due { key, item, attempts } = due;
+        remove_alone(tx, key).await?;
         let attempts = attempts.saturating_add(1);
         let Some(wait_ns) = plan_wait(attempts) else {
             return self.bury(tx, Some(item.world), attempts, cbor::encode(item), failure, fired);
@@ -238,6 +267,23 @@ impl FireTimers {
     }
 }
 
+/// Removes a timer whose record stays as it is. The read makes whoever removes it meanwhile conflict: else both would bury it.
+async fn remove_alone<T: Transaction>(tx: &mut T, key: &Bytes) -> Result<(), StoreError> {
+    tx.get(key).await?;
+    Ok(tx.delete(key)?)
+}
+
+/// The first of them, as many as one transaction holds; at least one.
+fn fitting(items: &[(Bytes, Bytes)]) -> &[(Bytes, Bytes)] {
+    let mut bytes = 0;
+    let mut fits = |(_, value): &(Bytes, Bytes)| {
+        bytes += value.len();
+        bytes <= limits::TIMERS_FIRED_BYTES_MAX
+    };
+    let count = items.iter().map_while(|item| fits(item).then_some(())).count();
+    &items[..count.max(1).min(items.len())]
+}
+
 /// How long the next try waits after so many failures; `None` once the budget is spent.
 fn plan_wait(attempts: u32) -> Option<u64> {
     let doublings = attempts.saturating_sub(1).min(20);
@@ -247,6 +293,16 @@ fn plan_wait(attempts: u32) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_transaction_takes_as_many_timers_as_it_holds_and_at_least_one() {
+        let item = |bytes: usize| (Bytes::from_static(b"key"), Bytes::from(vec![0; bytes]));
+        let half = limits::TIMERS_FIRED_BYTES_MAX / 2;
+        assert_eq!(fitting(&[]).len(), 0);
+        assert_eq!(fitting(&[item(2 * half + 1), item(1)]).len(), 1);
+        assert_eq!(fitting(&[item(half), item(half), item(1)]).len(), 2);
+        assert_eq!(fitting(&[item(1), item(2), item(3)]).len(), 3);
+    }
 
     #[test]
     fn waits_double_up_to_a_minute_until_the_budget_is_spent() {
