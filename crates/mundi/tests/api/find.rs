@@ -50,3 +50,27 @@ async fn a_world_that_nobody_can_run_says_whether_it_waits_for_a_lease_or_for_a_
     let room = why(&server, "b", "room").await;
     assert_eq!(room["advice"], "start a worker, or raise worlds.max", "{room}");
 }
+
+#[tokio::test]
+async fn the_command_line_prints_what_changes_in_a_universe() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    let url = server.url.clone();
+    let events = tokio::task::spawn_blocking(move || {
+        let command = ["universe", "events", "--format", "json", "--count", "2", "--url", &url];
+        std::process::Command::new(env!("CARGO_BIN_EXE_mundi")).args(command).output().unwrap()
+    });
+    // Until it has said it: the command may connect before or after a world is created.
+    let mut number = 0;
+    while !events.is_finished() {
+        number += 1;
+        server.post(W, &json!({ "world": format!("n{number}"), "program": "counter" })).await.ok(201);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    let output = events.await.unwrap();
+    let lines: Vec<Value> =
+        String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 2, "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(lines[0]["changed"], json!(["worlds", "dead_letters", "workers", "timers"]));
+    assert!(lines[1]["changed"].as_array().unwrap().contains(&json!("worlds")), "{lines:?}");
+}
