@@ -344,6 +344,36 @@ test('the table of worlds takes many', async () => {
   await page.context().close();
 });
 
+test('home and the table follow what others do, and ask for nothing while nothing happens', async () => {
+  const page = await open(browser, server, '#/u/default/worlds?name=pushed-');
+  await shown(page, 'No world fits these filters');
+  await server.create('pushed-1', 'counter');
+  await page.getByRole('link', { name: 'pushed-1', exact: true }).waitFor();
+  await server.ask('POST', server.of('/worlds/pushed-1/pause'));
+  await page.locator('.world-row', { hasText: 'pushed-1' }).getByText('paused').waitFor();
+  // The newest first is an order of the server.
+  await go(page, '#/u/default/worlds?sort=created');
+  assert.equal(await page.locator('.world-row .world-cell a').first().innerText(), 'pushed-1');
+  await server.create('pushed-2', 'counter');
+  await page.locator('.world-row .world-cell a', { hasText: 'pushed-2' }).waitFor();
+  await go(page, '#/u/default');
+  const total = async () => Number((await page.locator('.card', { hasText: /worlds$/ }).locator('.card-value').innerText()).replaceAll(',', ''));
+  await page.locator('.card').first().waitFor();
+  const before = await total();
+  await server.create('pushed-3', 'counter');
+  await page.waitForFunction((wanted) => Number(document.querySelector('.card-value').textContent.replaceAll(',', '')) === wanted, before + 1);
+  // Seven seconds in which nothing happens: the list of worlds is not asked for again.
+  await go(page, '#/u/default/worlds');
+  await page.locator('.world-row').nth(5).waitFor();
+  await page.waitForTimeout(2_000);
+  const asked = [];
+  page.on('request', (request) => /\/worlds\?/.test(request.url()) && asked.push(request.url()));
+  await page.waitForTimeout(7_000);
+  assert.deepEqual(asked, []);
+  assert.deepEqual(page.wrong, []);
+  await page.context().close();
+});
+
 describe('a server that comes back', () => {
   test('is found again by an open page, which goes on', async () => {
     const other = await new Server().start();

@@ -334,6 +334,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/u/{universe}/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What changes in a universe, as server-sent events, at most one in a second. The first event names everything, so that a reader looks once when it connects, and
+         *     again when it reconnects: events are not kept. A stream ends after a while.
+         */
+        get: operations["universes_universe_events"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/u/{universe}/leases": {
         parameters: {
             query?: never;
@@ -2010,6 +2030,11 @@ export interface components {
         /** @description Whether something changed. */
         Changed: {
             changed: boolean;
+        };
+        /** @description An event: what to look at again. */
+        Changes: {
+            /** @description Of `worlds` (created, deleted, named, labelled, or in another state), `dead_letters` (came or went), `workers` (came, drained or went) and `timers` (set). */
+            changed: string[];
         };
         /** @description A child: its dispatch token, and how it ended. */
         Child: {
@@ -3873,7 +3898,10 @@ export interface components {
             parent?: string | null;
             /** @description Only worlds that run this program: `todo` for all of its versions, `todo@2`, or the hash of a manifest. */
             program?: string | null;
-            /** @description `name` (only worlds that have one), `created`, or `id`, the default: the order of the index that is read, and there of ids. */
+            /**
+             * @description `name` (only worlds that have one), `created`, `newest` (by time of creation, the newest first), or `id`, the default; by default a list by the beginning of a name is in
+             *     the order of names, and one by a label without a value in the order of values.
+             */
             sort?: string | null;
             /**
              * @description `live` (also those that are paused or on hold), `paused`, `on_hold`, `archived`, `deleting` or `deleted`; all but deleted ones if nothing
@@ -4681,6 +4709,38 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Effect"];
+                };
+            };
+            /** @description A refusal, with a stable `code` */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    universes_universe_events: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The name of a universe, such as `default`, or its id (`u_…`) */
+                universe: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Each event is named `changed`, with this as its data */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": components["schemas"]["Changes"];
                 };
             };
             /** @description A refusal, with a stable `code` */
@@ -6601,7 +6661,10 @@ export interface operations {
                 dead_letters?: boolean;
                 /** @description Only worlds with an effect that has been open for so many seconds; the first 10,000 effects of each stage are looked at. */
                 effects_older_than_s?: number;
-                /** @description `name` (only worlds that have one), `created`, or `id`, the default: the order of the index that is read, and there of ids. */
+                /**
+                 * @description `name` (only worlds that have one), `created`, `newest` (by time of creation, the newest first), or `id`, the default; by default a list by the beginning of a name is in
+                 *     the order of names, and one by a label without a value in the order of values.
+                 */
                 sort?: string;
                 /** @description Where the page before ended: its `next`. */
                 after?: string;
@@ -6672,7 +6735,10 @@ export interface operations {
                 dead_letters?: boolean;
                 /** @description Only worlds with an effect that has been open for so many seconds; the first 10,000 effects of each stage are looked at. */
                 effects_older_than_s?: number;
-                /** @description `name` (only worlds that have one), `created`, or `id`, the default: the order of the index that is read, and there of ids. */
+                /**
+                 * @description `name` (only worlds that have one), `created`, `newest` (by time of creation, the newest first), or `id`, the default; by default a list by the beginning of a name is in
+                 *     the order of names, and one by a label without a value in the order of values.
+                 */
                 sort?: string;
                 /** @description Where the page before ended: its `next`. */
                 after?: string;

@@ -9,8 +9,8 @@ export interface Loaded<T> {
   reload: () => void;
 }
 
-/** Loads again when `deps` change and, with `everyMs`, from time to time while the page is visible. What was there stays until the new one is. */
-export function useLoad<T>(load: (signal: AbortSignal) => Promise<T>, deps: unknown[], everyMs?: number): Loaded<T> {
+/** Loads again when `deps` change, with a `version` when that changes, and with `everyMs` from time to time while the page is visible. What was there stays until the new one is. */
+export function useLoad<T>(load: (signal: AbortSignal) => Promise<T>, deps: unknown[], everyMs?: number, version?: number): Loaded<T> {
   const [state, set] = useState<{ value?: T; error?: Refusal; loading: boolean }>({ loading: true });
   const [turn, again] = useState(0);
   const newest = useRef(load);
@@ -33,7 +33,7 @@ export function useLoad<T>(load: (signal: AbortSignal) => Promise<T>, deps: unkn
       },
     );
     return () => abort.abort();
-  }, [key, turn]);
+  }, [key, turn, version]);
 
   const isLost = state.error?.isUnreachable ?? false;
   useEffect(() => {

@@ -1,6 +1,7 @@
 // How a universe is doing: what needs a person first, then counts, throughput and workers.
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { api, type Page, type Summary, type Worker, type World } from '../api/client';
+import { useChanges } from '../api/changes';
 import { useLoad } from '../api/use';
 import { watchMetrics, type Sample } from '../lib/metrics';
 import { to } from '../lib/route';
@@ -13,10 +14,14 @@ import { Chart } from '../ui/chart';
 export function Home() {
   const { universe } = useSession();
   const may = useMay();
-  const summary = useLoad((signal) => api.get<Summary>('/v1/u/{universe}/summary', { path: { universe }, signal }), [universe], 5_000);
-  const held = useLoad((signal) => list(universe, { on_hold: true }, signal), [universe], 5_000);
-  const failed = useLoad((signal) => list(universe, { failed: true }, signal), [universe], 5_000);
-  const workers = useLoad((signal) => api.get<Worker[]>('/v1/u/{universe}/workers', { path: { universe }, signal }), [universe], 5_000);
+  const any = useChanges(universe, 'worlds', 'dead_letters', 'timers');
+  const ofWorlds = useChanges(universe, 'worlds');
+  const ofWorkers = useChanges(universe, 'workers');
+  // No event says that an effect was asked for, that a step failed or that a world came into memory: those are counted again from time to time.
+  const summary = useLoad((signal) => api.get<Summary>('/v1/u/{universe}/summary', { path: { universe }, signal }), [universe], 15_000, any);
+  const held = useLoad((signal) => list(universe, { on_hold: true }, signal), [universe], undefined, ofWorlds);
+  const failed = useLoad((signal) => list(universe, { failed: true }, signal), [universe], 15_000, ofWorlds);
+  const workers = useLoad((signal) => api.get<Worker[]>('/v1/u/{universe}/workers', { path: { universe }, signal }), [universe], 15_000, ofWorkers);
   if (summary.error && !summary.value) return <Problem error={summary.error} retry={summary.reload} />;
   if (!summary.value) return <Loading what="the universe" />;
   const { worlds, ...queues } = summary.value;

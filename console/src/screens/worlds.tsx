@@ -1,6 +1,7 @@
 // All worlds of a universe: a table that stays fast with a hundred thousand of them.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { api, Refusal, type Page, type Program, type World } from '../api/client';
+import { useChanges } from '../api/changes';
 import { useLoad } from '../api/use';
 import { command } from '../lib/commands';
 import { useKeys } from '../lib/keys';
@@ -26,9 +27,16 @@ interface Filter {
   held: string;
 }
 
-/** What the server filters by; the rest is filtered here, page by page. */
-function serverFilter({ state, program, held }: Filter) {
+/** Tables of up to so many rows are read again when worlds change; those that are larger say that they are old. */
+const REFRESHED_MAX = 2_000;
+
+/** Orders that the server knows. It lists only worlds that have a name in the order of names. */
+const SERVER_ORDERS: Partial<Record<Sort, string>> = { created: 'newest' };
+
+/** What the server filters and sorts by; the rest is done here, page by page. */
+function serverFilter({ state, program, held }: Filter, sort: Sort) {
   return {
+    sort: SERVER_ORDERS[sort],
     state: ['live', 'paused', 'archived', 'deleting', 'deleted'].includes(state) ? state : undefined,
     on_hold: state === 'on_hold' ? true : undefined,
     failed: state === 'failed' ? true : undefined,
@@ -41,12 +49,15 @@ class Rows {
   items: World[] = [];
   next: string | null | undefined = undefined;
   loading = false;
+  /** Worlds changed since it was read. */
+  isOld = false;
   error?: Refusal;
   private abort = new AbortController();
 
   constructor(
     private universe: string,
     private filter: Filter,
+    private sort: Sort,
     private changed: () => void,
   ) {}
 
@@ -58,8 +69,7 @@ class Rows {
     if (this.loading || this.isComplete) return;
     this.loading = true;
     try {
-      const query = { ...serverFilter(this.filter), after: this.next, limit: PAGE };
-      const page = await api.get<Page<World>>('/v1/u/{universe}/worlds', { path: { universe: this.universe }, query, signal: this.abort.signal });
+      const page = await this.page(this.next);
       this.items = this.items.concat(page.items);
       this.next = page.next;
       this.error = undefined;
@@ -68,6 +78,35 @@ class Rows {
       this.error = error as Refusal;
     }
     this.loading = false;
+    this.changed();
+  }
+
+  private page(after: string | null | undefined): Promise<Page<World>> {
+    const query = { ...serverFilter(this.filter, this.sort), after, limit: PAGE };
+    return api.get<Page<World>>('/v1/u/{universe}/worlds', { path: { universe: this.universe }, query, signal: this.abort.signal });
+  }
+
+  /** Reads again what was read, if that is not much; otherwise it is only noted that it is old. */
+  async refresh() {
+    if (this.loading || this.next === undefined) return;
+    this.isOld = this.items.length > REFRESHED_MAX;
+    if (!this.isOld) {
+      this.loading = true;
+      try {
+        const wanted = this.items.length;
+        let items: World[] = [];
+        let next: string | null | undefined;
+        do {
+          const page = await this.page(next);
+          items = items.concat(page.items);
+          next = page.next;
+        } while (next !== null && items.length < wanted);
+        [this.items, this.next] = [items, next];
+      } catch {
+        if (this.abort.signal.aborted) return;
+      }
+      this.loading = false;
+    }
     this.changed();
   }
 
@@ -88,18 +127,20 @@ export function Worlds({ route }: { route: Route }) {
   const sort = (route.query.get('sort') ?? 'id') as Sort;
   const [turn, again] = useState(0);
   const [, redraw] = useState(0);
-  const key = JSON.stringify([universe, serverFilter(filter), turn]);
-  const rows = useMemo(() => new Rows(universe, filter, () => redraw((it) => it + 1)), [key]);
+  const key = JSON.stringify([universe, serverFilter(filter, sort), turn]);
+  const rows = useMemo(() => new Rows(universe, filter, sort, () => redraw((it) => it + 1)), [key]);
   useEffect(() => {
     void rows.more();
     return () => rows.end();
   }, [rows]);
+  const version = useChanges(universe, 'worlds');
+  useEffect(() => void rows.refresh(), [version]);
   const programs = useLoad((signal) => api.get<Program[]>('/v1/u/{universe}/programs', { path: { universe }, signal }), [universe]);
 
   const shown = useMemo(() => sorted(rows.items.filter((world) => fits(world, filter)), sort), [rows.items, filter.name, filter.state, sort]);
   const [reach, setReach] = useState(0);
   // A filter that fits little, and an order that is not the server's, need more pages than what is shown.
-  const wantsAll = sort !== 'id' || filter.name !== '';
+  const wantsAll = (sort !== 'id' && SERVER_ORDERS[sort] === undefined) || filter.name !== '';
   useEffect(() => {
     if (!rows.isComplete && !rows.error && (wantsAll || shown.length < reach + AHEAD)) void rows.more();
   });
@@ -132,6 +173,11 @@ export function Worlds({ route }: { route: Route }) {
           {isFiltered ? `${shown.length.toLocaleString('en-US')} fit, of ${rows.items.length.toLocaleString('en-US')} looked at` : `${rows.items.length.toLocaleString('en-US')} loaded`}
           {rows.isComplete ? '' : ', more below'}
         </span>
+        {rows.isOld && (
+          <button type="button" onClick={() => again(turn + 1)}>
+            Worlds have changed: load them again
+          </button>
+        )}
         <span class="grow" />
         {may('send') && (
           <button type="button" class="primary" onClick={() => setCreating(true)}>
@@ -266,7 +312,7 @@ function sorted(worlds: World[], sort: Sort): World[] {
     state: (world) => world.state,
     program: (world) => world.program ?? '\uffff',
   };
-  if (sort === 'created') return [...worlds].sort((a, b) => (a.created_at < b.created_at ? 1 : -1));
+  if (SERVER_ORDERS[sort] !== undefined) return worlds;
   const key = by[sort];
   return key ? [...worlds].sort((a, b) => (key(a) < key(b) ? -1 : 1)) : worlds;
 }

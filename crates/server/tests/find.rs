@@ -46,12 +46,20 @@ impl Answer {
 
 impl Server {
     async fn start(folder: &Path) -> Self {
+        Self::start_both(folder).await.0
+    }
+
+    /// One node at two addresses: one asks for no token, one does.
+    async fn start_both(folder: &Path) -> (Self, Self) {
         let settings = [("MUNDI_DATA__FOLDER".to_owned(), folder.display().to_string())];
         let config = Config::load(None, settings, &[]).unwrap();
         let node = Node::open_configured(&config, Programs::builtin()).await.unwrap();
-        let router = router(Api::new(node, ApiLimits::default(), AccessPolicy::default()));
-        let http = HttpServer::start(([127, 0, 0, 1], 0).into(), router, None, ServeLimits::default()).await.unwrap();
-        Self { http }
+        let open = Api::new(node, ApiLimits::default(), AccessPolicy::default());
+        let guarded = open.at(AccessPolicy { tokens_required: true, ..AccessPolicy::default() });
+        let serve = async |router| {
+            HttpServer::start(([127, 0, 0, 1], 0).into(), router, None, ServeLimits::default()).await.unwrap()
+        };
+        (Self { http: serve(router(open)).await }, Self { http: serve(router(guarded)).await })
     }
 
     fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
@@ -321,4 +329,87 @@ async fn sql_reads_every_table_within_its_universe() {
     server.post("/v1/universes", &json!({ "name": "other" })).await.ok(201);
     let elsewhere = server.post("/v1/u/other/sql", &json!({ "query": "select count(*) from worlds" })).await.ok(200);
     assert_eq!(elsewhere["rows"], json!([[0]]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sql_is_refused_beyond_its_bounds_of_bytes_and_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path()).await;
+    let sql = async |query: &str| server.post(&format!("{U}/sql"), &json!({ "query": query })).await;
+    // 17 MiB in 17 rows: few rows, many bytes.
+    let wide = "with recursive t(n) as (select 1 union all select n + 1 from t limit 17) select n, hex(zeroblob(524288)) from t";
+    sql(wide).await.refused(429, "SQL_TOO_LARGE");
+    sql(&wide.replace("limit 17", "limit 2")).await.ok(200);
+    // What is sorted is kept: 400 MiB of it.
+    let sorted = "with recursive t(n) as (select 1 union all select n + 1 from t limit 400) \
+                  select count(*) from (select hex(randomblob(524288)) h from t order by h)";
+    sql(sorted).await.refused(429, "SQL_TOO_LARGE");
+    sql("select 1").await.ok(200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_sees_only_its_universe_in_sql_and_in_lists() {
+    let folder = tempfile::tempdir().unwrap();
+    let (open, server) = Server::start_both(folder.path()).await;
+    open.post("/v1/universes", &json!({ "name": "other" })).await.ok(201);
+    create(&open, "mine", "counter", json!({})).await;
+    open.post("/v1/u/other/worlds", &json!({ "world": "theirs", "program": "counter" })).await.ok(201);
+    let form = json!({ "can": ["read"], "label": "reader", "universe": "default" });
+    let token = open.post("/v1/tokens", &form).await.ok(201)["token"].as_str().unwrap().to_owned();
+    let ask = async |path: &str, query: &str| {
+        let request = server.request(Method::POST, path).bearer_auth(&token);
+        Answer::of(request.body(json!({ "query": query }).to_string()).send().await.unwrap()).await
+    };
+    let every = "select name from worlds union all select name from journal union all select name from cells union all select name from leases";
+    let seen =
+        ask(&format!("{U}/sql"), &format!("select distinct name from ({every}) where name is not null")).await.ok(200);
+    assert_eq!(seen["rows"], json!([["mine"]]));
+    // By name, by id, and by the name of the other universe: nothing leads there.
+    let theirs = "select count(*) from journal('theirs')";
+    let refused = ask(&format!("{U}/sql"), theirs).await;
+    assert!(refused.status == 404 || refused.status == 400, "{}", refused.text);
+    ask("/v1/u/other/sql", "select 1").await.refused(403, "TOKEN_DENIED");
+    let events = server.request(Method::GET, "/v1/u/other/events").bearer_auth(&token).send().await.unwrap();
+    Answer::of(events).await.refused(403, "TOKEN_DENIED");
+    server.post(&format!("{U}/sql"), &json!({ "query": "select 1" })).await.refused(401, "TOKEN_MISSING");
+}
+
+/// The next event of a stream.
+async fn changed(stream: &mut reqwest::Response, rest: &mut String) -> Vec<String> {
+    loop {
+        if let Some((event, more)) = rest.clone().split_once("\n\n") {
+            *rest = more.to_owned();
+            if let Some(data) = event.lines().find_map(|line| line.strip_prefix("data:")) {
+                let event: Value = serde_json::from_str(data).unwrap();
+                let names = event["changed"].as_array().unwrap().iter();
+                return names.map(|name| name.as_str().unwrap().to_owned()).collect();
+            }
+            continue;
+        }
+        rest.push_str(&String::from_utf8_lossy(&stream.chunk().await.unwrap().expect("the stream goes on")));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_universe_says_what_changes_in_it_and_nothing_while_nothing_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path()).await;
+    create(&server, "a", "kv", json!({})).await;
+    let (mut stream, mut rest) =
+        (server.request(Method::GET, &format!("{U}/events")).send().await.unwrap(), String::new());
+    assert_eq!(stream.headers()["content-type"], "text/event-stream");
+    let all = ["worlds", "dead_letters", "workers", "timers"];
+    assert_eq!(changed(&mut stream, &mut rest).await, all, "a reader looks once when it connects");
+    // Each change is named, whatever is named beside it.
+    let mut until = async |name: &str| while !changed(&mut stream, &mut rest).await.contains(&name.to_owned()) {};
+    create(&server, "b", "counter", json!({})).await;
+    until("worlds").await;
+    server.post(&format!("{W}/a/labels"), &json!({ "set": { "tier": "gold" } })).await.ok(200);
+    until("worlds").await;
+    server.post(&format!("{W}/a/pause"), &Value::Null).await.ok(202);
+    until("worlds").await;
+    server.post(&format!("{W}/a/resume"), &Value::Null).await.ok(202);
+    until("worlds").await;
+    server.post(&format!("{W}/a/call/remind"), &json!({ "key": "a", "value": 1, "in_ms": 600_000 })).await.ok(200);
+    until("timers").await;
 }

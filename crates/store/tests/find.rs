@@ -2,14 +2,18 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
-use mundi_engine::Memory;
+use mundi_engine::{Engine, Memory, Transaction};
 use mundi_model::{Code, Coded, LabelChange, Labels, WorldId, WorldName};
 use mundi_store::{
     StoreError,
+    keyspace::{
+        queue_notify,
+        world_index::{self, Indexed},
+    },
     protocol::{
         ArchiveWorld, CloseWorld, FindNamed, FindWorlds, LabelWorld, NameWorld, WorldCursor, WorldOrder, WorldQuery,
     },
-    testing::{Fixture, HandmadeWorld, world_id},
+    testing::{Fixture, HandmadeWorld, Probe, world_id},
     values::ListedState,
 };
 use pollster::block_on;
@@ -155,4 +159,98 @@ fn worlds_are_found_by_manifest_and_time_of_creation() {
         let never = WorldQuery { active_from_ns: Some(1), ..WorldQuery::default() };
         assert_eq!(find(&store, never).await, []);
     });
+}
+
+#[test]
+fn several_versions_and_states_come_in_the_order_of_ids_and_the_newest_first_if_asked_for() {
+    block_on(async {
+        let store = Fixture::new(Memory::new(), 1).await.unwrap();
+        let other = mundi_model::Hash::of(b"another version");
+        for number in 0..9 {
+            store.create(world_id(number), None).await.unwrap();
+            // Every third one runs another version of the program.
+            if number % 3 == 0 {
+                let mut tx = store.engine.begin().await.unwrap();
+                let entry = |manifest| world_index::key(store.universe, Indexed::Manifest(manifest), world_id(number));
+                tx.put(entry(other).as_bytes(), bytes::Bytes::new()).unwrap();
+                tx.delete(entry(store.manifest_hash()).as_bytes()).unwrap();
+                tx.commit().await.unwrap();
+            }
+        }
+        // The world itself still says its first version, which both are asked for.
+        let both = WorldQuery { manifests: Some([store.manifest_hash(), other].into()), ..WorldQuery::default() };
+        assert_eq!(find(&store, both).await, sorted(0..9), "in the order of ids, each once");
+        for number in [2, 5] {
+            let archive = ArchiveWorld { universe: store.universe, world: world_id(number), archived: true, now_ns: 9 };
+            store.run(&archive).await.unwrap();
+        }
+        let live = WorldQuery { state: Some(ListedState::Live), ..WorldQuery::default() };
+        assert_eq!(find(&store, live).await, sorted([0, 1, 3, 4, 6, 7, 8]));
+        let in_order = WorldQuery { order: WorldOrder::Created, ..WorldQuery::default() };
+        let newest = WorldQuery { order: WorldOrder::Newest, ..WorldQuery::default() };
+        let mut reversed = find(&store, in_order).await;
+        reversed.reverse();
+        assert_eq!((find(&store, newest).await, reversed.len()), (reversed.clone(), 9));
+    });
+}
+
+#[test]
+fn a_counter_says_that_worlds_changed_and_nothing_else_moves_it() {
+    block_on(async {
+        let store = Fixture::new(Memory::new(), 1).await.unwrap();
+        let read = async || {
+            let mut tx = store.engine.begin().await.unwrap();
+            queue_notify::read(&mut tx, store.universe, queue_notify::WORLDS).await.unwrap()
+        };
+        let mut before = read().await;
+        let mut moved = async || {
+            let now = read().await;
+            std::mem::replace(&mut before, now.clone()) != now
+        };
+        store.create(world_id(1), None).await.unwrap();
+        assert!(moved().await, "a world was created");
+        label(&store, world_id(1), &[("a", "1")], &[]).await.unwrap();
+        assert!(moved().await, "a label was set");
+        let archive = ArchiveWorld { universe: store.universe, world: world_id(1), archived: true, now_ns: 9 };
+        store.run(&archive).await.unwrap();
+        assert!(moved().await, "a world was archived");
+        store.create(world_id(1), None).await.unwrap();
+        assert!(!moved().await, "it was there already");
+    });
+}
+
+/// Engine operations of the first page of ten, for each of some queries.
+fn costs(worlds: u64) -> Vec<(&'static str, u64)> {
+    block_on(async move {
+        let store = Fixture::new(Probe::new(Memory::new()), 1).await.unwrap();
+        for number in 0..worlds {
+            store.create(world_id(number), None).await.unwrap();
+            let change = LabelChange { set: labels(&[("tier", "gold")]), remove: Vec::new(), operator: None };
+            let label = LabelWorld { universe: store.universe, world: world_id(number), change, now_ns: 5 };
+            store.run(&label).await.unwrap();
+        }
+        let all = WorldQuery::default();
+        let queries = [
+            ("label", with("tier", Some("gold"))),
+            ("program", WorldQuery { manifests: Some([store.manifest_hash()].into()), ..all.clone() }),
+            ("state", WorldQuery { state: Some(ListedState::Live), ..all.clone() }),
+            ("newest", WorldQuery { order: WorldOrder::Newest, ..all.clone() }),
+            ("all", all),
+        ];
+        let mut costs = Vec::new();
+        for (name, query) in queries {
+            let before = store.engine.operations();
+            let find = FindWorlds { universe: store.universe, query, after: None, items_max: 10 };
+            assert_eq!(store.run(&find).await.unwrap().output.items.len(), 10, "{name}");
+            costs.push((name, store.engine.operations() - before));
+        }
+        costs
+    })
+}
+
+/// `MUNDI_FIND_WORLDS=1000000` compares with as many.
+#[test]
+fn a_page_by_an_index_costs_the_same_however_many_worlds_there_are() {
+    let many = std::env::var("MUNDI_FIND_WORLDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1_000);
+    assert_eq!(costs(50), costs(many));
 }

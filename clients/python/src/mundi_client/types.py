@@ -50,6 +50,8 @@ Cell = TypedDict("Cell", {"key": str, "value": Any})
 
 Changed = TypedDict("Changed", {"changed": bool})
 
+Changes = TypedDict("Changes", {"changed": list[str]})
+
 Child = TypedDict("Child", {"budget": "BTreeMap", "cancel_request_id": NotRequired[Union[str, None]], "child_id": str, "code": NotRequired[Union[str, None]], "dispatch_seq": NotRequired[Union[int, None]], "ended_at": NotRequired[Union["Moment", None]], "kind": str, "label": str, "outcome": NotRequired[Union[str, None]], "params": Any, "parent_seq": int, "parent_session_id": str, "parent_stream_id": str, "phase": str, "queue_seq": int, "reason": NotRequired[Union[str, None]], "spawned_at": "Moment", "spent": "BTreeMap", "started_at": NotRequired[Union["Moment", None]], "worker_run_id": NotRequired[Union[str, None]]})
 
 ChildClaimForm = TypedDict("ChildClaimForm", {"kinds": list[str], "limit": NotRequired[Union[int, None]], "ttl": NotRequired[Union[str, None]], "wait": NotRequired[Union[str, None]]})

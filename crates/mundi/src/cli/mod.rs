@@ -30,6 +30,7 @@ mod telemetry;
 mod timer;
 mod token;
 mod universe;
+mod universe_events;
 mod universes;
 mod upload;
 mod verify;

@@ -1,7 +1,8 @@
-//! `mundi universe list`, `create`, `summary`, `usage` and `sweep`; `export` and `import` stand in `universe.rs`.
+//! `mundi universe list`, `create`, `summary`, `usage` and `sweep`; `export` and `import` stand in `universe.rs`, `events` in `universe_events.rs`.
 
 use super::{
     client::Server, exit::Outcome, output::Out, progress::Progress, quotas::QuotasCommand, universe::MoveCommand,
+    universe_events::Events,
 };
 use clap::Subcommand;
 use serde_json::{Value, json};
@@ -23,6 +24,8 @@ pub(super) enum UniversesCommand {
         /// 1 to 64 of a-z, 0-9 and -.
         name: String,
     },
+    /// Prints what changes in the universe, at most one line in a second: worlds, dead_letters, workers, timers.
+    Events(Events),
     /// Lists the universes that the caller may see.
     List {
         #[command(flatten)]
@@ -61,6 +64,7 @@ impl UniversesCommand {
             Self::Create { server, name } => {
                 out.made(&server.post("/v1/universes", &json!({ "name": name })).await?, "universe")
             }
+            Self::Events(events) => events.run(out).await,
             Self::Summary { server } => out.object(&server.get(&server.of("summary")).await?),
             Self::Usage { server } => out.object(&server.get(&server.of("usage")).await?),
             Self::Quotas(command) => command.run(out).await,

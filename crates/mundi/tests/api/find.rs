@@ -64,3 +64,27 @@ async fn an_effect_that_nobody_carries_out_names_the_setting_that_its_kind_needs
         }
     }
 }
+
+#[tokio::test]
+async fn the_command_line_prints_what_changes_in_a_universe() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    let url = server.url.clone();
+    let events = tokio::task::spawn_blocking(move || {
+        let command = ["universe", "events", "--format", "json", "--count", "2", "--url", &url];
+        std::process::Command::new(env!("CARGO_BIN_EXE_mundi")).args(command).output().unwrap()
+    });
+    // Until it has said it: the command may connect before or after a world is created.
+    let mut number = 0;
+    while !events.is_finished() {
+        number += 1;
+        server.post(W, &json!({ "world": format!("n{number}"), "program": "counter" })).await.ok(201);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    let output = events.await.unwrap();
+    let lines: Vec<Value> =
+        String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 2, "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(lines[0]["changed"], json!(["worlds", "dead_letters", "workers", "timers"]));
+    assert!(lines[1]["changed"].as_array().unwrap().contains(&json!("worlds")), "{lines:?}");
+}

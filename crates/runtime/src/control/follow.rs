@@ -4,6 +4,7 @@
 use super::Ops;
 use crate::{Plane, RuntimeError};
 use bytes::Bytes;
+use futures_util::{StreamExt, stream::FuturesUnordered};
 use mundi_engine::{Engine, EngineError, Transaction};
 use mundi_model::{UniverseId, WorldId};
 use mundi_store::{
@@ -30,7 +31,73 @@ pub struct SeenQuotas {
     pub quotas: Option<Quotas>,
 }
 
+/// What changed in a universe. Which one it was is for the reader to look up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UniverseChange {
+    /// A world was created, deleted, named or labelled, or its state changed.
+    Worlds,
+    DeadLetters,
+    /// A worker came, drained or went.
+    Workers,
+    /// A timer was set.
+    Timers,
+}
+
+impl UniverseChange {
+    pub const ALL: [Self; 4] = [Self::Worlds, Self::DeadLetters, Self::Workers, Self::Timers];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Worlds => "worlds",
+            Self::DeadLetters => "dead_letters",
+            Self::Workers => "workers",
+            Self::Timers => "timers",
+        }
+    }
+
+    /// The counter that says so.
+    const fn counter(self) -> &'static str {
+        match self {
+            Self::Worlds => queue_notify::WORLDS,
+            Self::DeadLetters => queue_notify::DEAD_LETTERS,
+            Self::Workers => queue_notify::WORKERS,
+            Self::Timers => queue_notify::TIMERS,
+        }
+    }
+}
+
+/// The counters of a universe as they were read.
+#[derive(Debug, Clone)]
+pub struct SeenUniverse(Vec<(UniverseChange, Seen)>);
+
+impl SeenUniverse {
+    /// What changed between two looks.
+    pub fn since(&self, before: &Self) -> Vec<UniverseChange> {
+        self.0.iter().filter(|now| !before.0.contains(now)).map(|(change, _)| *change).collect()
+    }
+}
+
 impl<P: Plane> Ops<P> {
+    /// What the counters of the universe say. Read it before looking at what they count.
+    pub async fn seen_universe(&self) -> Result<SeenUniverse, RuntimeError> {
+        let mut tx = self.plane.engine().begin().await?;
+        let counters = UniverseChange::ALL.iter().map(|change| change.counter());
+        let seen = queue_notify::read_all(&mut tx, self.universe, counters).await?;
+        Ok(SeenUniverse(UniverseChange::ALL.into_iter().zip(seen.into_iter().map(|(_, seen)| seen)).collect()))
+    }
+
+    /// Completes once something changed since; perhaps earlier.
+    pub async fn universe_changed(&self, seen: &SeenUniverse) -> Result<(), RuntimeError> {
+        let (engine, universe) = (self.plane.engine(), self.universe);
+        let watch = |(change, seen): &(UniverseChange, Seen)| {
+            queue_notify::changed(engine, universe, change.counter(), seen.clone())
+        };
+        match seen.0.iter().map(watch).collect::<FuturesUnordered<_>>().next().await {
+            Some(changed) => Ok(changed?),
+            None => Ok(()),
+        }
+    }
+
     /// Where a world's journal ends. Everything that a turn does moves it.
     pub async fn seen_head(&self, world: WorldId) -> Result<SeenHead, RuntimeError> {
         let key = journal_head::key(self.universe, world);

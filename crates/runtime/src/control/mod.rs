@@ -29,7 +29,10 @@ mod worlds;
 pub use cells::{At, CellDifference};
 pub use children::ClientRequest;
 pub use effects::{EffectEnd, EffectName, FoundEffect, HandAnswer, JournaledEffect};
-pub use follow::{SeenHead, SeenQuotas, engine_answers, quotas_changed, read_token, seen_quotas, token_revoked};
+pub use follow::{
+    SeenHead, SeenQuotas, SeenUniverse, UniverseChange, engine_answers, quotas_changed, read_token, seen_quotas,
+    token_revoked,
+};
 pub use ingress::{BegunCall, CallAnswer, CallRequest, NoForward};
 pub use naming::is_name_taken;
 pub(crate) use naming::short_id;

@@ -132,6 +132,7 @@ pub async fn fork_named<P: Plane>(
     let inherited = dispatch::inherit(plane, universe, &fork, now_ns).await?;
     fork.genesis.manifest = manifest;
     let first = Record { height, prev: fork.note.chain, body: Body::ForkGenesis(fork.genesis.clone()) };
+    let named = name.as_ref().map(ToString::to_string);
     let request = CreateWorld {
         universe,
         world: child,
@@ -145,7 +146,7 @@ pub async fn fork_named<P: Plane>(
         now_ns,
     };
     let created = create_world(plane.engine(), &**plane.clock(), plane.blobs(), &KernelSnapshots, request).await?;
-    tracing::info!(%parent, %child, %height, policy = policy.as_str(), "a world was forked");
+    tracing::info!(%parent, %child, name = named, %height, policy = policy.as_str(), "a world was forked");
     Ok(Forked { created, forked_at: height, parent_snapshot, policy })
 }
 

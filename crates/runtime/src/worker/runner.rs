@@ -28,8 +28,8 @@ use mundi_store::{
         inbox_depth::{self, Depth},
     },
     protocol::{
-        AcquireLease, Acquired, EndProbation, ForgetAssignment, HoldWorld, IsReady, LeaseError, Opening, ReleaseLease,
-        SettleWorld, Settled,
+        AcquireLease, Acquired, EndProbation, ForgetAssignment, HoldWorld, IsReady, LeaseError, Opening, ReadNames,
+        ReleaseLease, SettleWorld, Settled,
     },
 };
 use std::{
@@ -363,7 +363,8 @@ async fn hold<P: Plane>(shared: &Shared<P>, fence: Fence, error: &RuntimeError) 
     let request = HoldWorld { fence, code: code.to_string(), reason, failures, failed: None, seen: None, now_ns };
     match shared.plane.run(&request).await {
         Ok(_) => {
-            tracing::error!(%error, %code, %world, failures, "a world was put on hold");
+            let name = name_of(shared, world).await;
+            tracing::error!(%error, %code, %world, name, failures, "a world was put on hold");
             shared.metrics.add(Metric::WorldsHeld, 1);
             shared.metrics.add(Metric::LeasesReleased, 1);
             shared.scheduler.lock().forgive(world);
@@ -410,6 +411,12 @@ async fn has_objects<P: Plane>(shared: &Shared<P>) -> bool {
     false
 }
 
+/// The name of a world, for a log line about a rare event. A turn does not know it, and does not read it.
+async fn name_of<P: Plane>(shared: &Shared<P>, world: WorldId) -> Option<String> {
+    let read = ReadNames { universe: shared.config.universe, worlds: [world].into() };
+    shared.plane.run(&read).await.ok()?.output.remove(&world)
+}
+
 /// Puts a world on hold that stopped because a step failed, unless something came in that may let it continue. Says whether it did. The
 /// journal says so already: a worker that crashes before this leaves it to the next one.
 async fn hold_at_failure<P: Plane>(shared: &Shared<P>, host: &mut Host<P>) -> Result<bool, RuntimeError> {
@@ -417,7 +424,8 @@ async fn hold_at_failure<P: Plane>(shared: &Shared<P>, host: &mut Host<P>) -> Re
     let (fence, world, now_ns) = (host.fence(), host.id(), shared.plane.now_ns());
     let request = HoldWorld { fence, code: code.clone(), reason, failures: 1, failed, seen, now_ns };
     let Some(hold) = shared.plane.run(&request).await?.output else { return Ok(false) };
-    tracing::error!(%world, code, height = %hold.height, "a world was put on hold at an input whose step failed");
+    let name = name_of(shared, world).await;
+    tracing::error!(%world, name, code, height = %hold.height, "a world was put on hold at an input whose step failed");
     shared.metrics.add(Metric::WorldsHeld, 1);
     shared.metrics.add(Metric::LeasesReleased, 1);
     Ok(true)

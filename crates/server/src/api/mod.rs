@@ -40,6 +40,7 @@ mod summary;
 mod tasks;
 mod timers;
 mod tokens;
+mod universe_events;
 mod universes;
 mod verify;
 mod whoami;

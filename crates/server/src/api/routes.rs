@@ -3,8 +3,8 @@
 use super::{
     Api, HotRoutes, Problem, Routes, blobs, bulk, bundles, children, console, dead_letters, effects, events, forks,
     functions, health, journal, labels, logs, pools, program_names, programs, quotas, requests::Watch, snapshots,
-    space, sql, state, steps, summary, tasks, timers, tokens, universes, verify, whoami, why, workers, world_commands,
-    worlds,
+    space, sql, state, steps, summary, tasks, timers, tokens, universe_events, universes, verify, whoami, why, workers,
+    world_commands, worlds,
 };
 use crate::mcp;
 use axum::{
@@ -60,6 +60,7 @@ use utoipa::OpenApi;
         labels::label,
         why::why,
         sql::sql,
+        universe_events::events,
         world_commands::delete,
         forks::fork,
         world_commands::pause,
@@ -204,6 +205,7 @@ fn in_universe<E: Engine>(router: Router<Api<E>>) -> Router<Api<E>> {
     router
         .route(&at(""), get(universes::describe::<E>))
         .route(&at("/summary"), get(summary::summary::<E>))
+        .route(&at("/events"), get(universe_events::events::<E>))
         .route(&at("/usage"), get(space::usage::<E>))
         .route(&at("/quotas"), get(quotas::describe::<E>))
         .route(&at("/sweep"), get(space::describe::<E>).post(space::request::<E>))

@@ -49,7 +49,8 @@ pub(super) struct WorldFilters {
     pub(super) dead_letters: Option<bool>,
     /// Only worlds with an effect that has been open for so many seconds; the first 10,000 effects of each stage are looked at.
     pub(super) effects_older_than_s: Option<u64>,
-    /// `name` (only worlds that have one), `created`, or `id`, the default: the order of the index that is read, and there of ids.
+    /// `name` (only worlds that have one), `created`, `newest` (by time of creation, the newest first), or `id`, the default; by default a list by the beginning of a name is in
+    /// the order of names, and one by a label without a value in the order of values.
     pub(super) sort: Option<String>,
 }
 
@@ -138,7 +139,8 @@ impl WorldFilters {
             None | Some("id") => Ok(WorldOrder::Id),
             Some("name") => Ok(WorldOrder::Name),
             Some("created") => Ok(WorldOrder::Created),
-            Some(other) => Err(Problem::invalid(format!("sort: `{other}` is none of id, name, created"))),
+            Some("newest") => Ok(WorldOrder::Newest),
+            Some(other) => Err(Problem::invalid(format!("sort: `{other}` is none of id, name, created, newest"))),
         }
     }
 

@@ -63,6 +63,11 @@ impl Span {
         self.after(&Key(seen.into()))
     }
 
+    /// What of it lies below a key that was already seen, as the engine gave it.
+    pub(crate) fn before_bytes(self, seen: &[u8]) -> Self {
+        Self { start: self.start, end: Key(seen.into()).min(self.end) }
+    }
+
     pub(crate) fn read(&self, limit: usize) -> mundi_engine::RangeRead {
         mundi_engine::RangeRead::new(self.start.0.to_vec(), self.end.0.to_vec(), limit)
     }

@@ -106,7 +106,7 @@ pub(crate) struct List {
     #[command(flatten)]
     filters: Filters,
     /// The order: `name` lists only worlds that have one.
-    #[arg(long, value_parser = ["id", "name", "created"])]
+    #[arg(long, value_parser = ["id", "name", "created", "newest"])]
     sort: Option<String>,
 }
 

@@ -6,6 +6,7 @@ use crate::StoreError;
 use crate::keyspace::{
     Family, Key, KeyBuilder, KeyReader,
     queue::{Queue, QueueSeq},
+    queue_notify,
 };
 use minicbor::{Decode, Encode};
 use mundi_engine::Transaction;
@@ -58,6 +59,7 @@ pub fn write<T: Transaction>(
     index: u16,
     letter: &DeadLetter,
 ) -> Result<(), StoreError> {
+    queue_notify::bump(tx, universe, queue_notify::DEAD_LETTERS)?;
     Ok(tx.put_stamped(prefix(universe, queue).as_bytes(), &index.to_be_bytes(), cbor::encode(letter))?)
 }
 

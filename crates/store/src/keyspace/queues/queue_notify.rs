@@ -1,6 +1,6 @@
 //! `u/<u>/queues/notify/<kind>`: rises whenever work of a kind was queued, so that a worker can watch it.
 //!
-//! Written by `commit_turn`, once per turn and kind, by `heartbeat` and by `set_watch`. A counter; a latency signal only, on which nothing relies for
+//! Written by `commit_turn`, once per turn and kind, by `heartbeat`, by `set_watch`, with the meta record of a world and with a dead letter. A counter; a latency signal only, on which nothing relies for
 //! correctness.
 
 use crate::StoreError;
@@ -14,6 +14,12 @@ pub const TIMERS: &str = "timer.set";
 
 /// The kind under which workers come, drain and go.
 pub const WORKERS: &str = "workers";
+
+/// The kind under which worlds are created, deleted, named, labelled, and change their state.
+pub const WORLDS: &str = "worlds";
+
+/// The kind under which dead letters come and go.
+pub const DEAD_LETTERS: &str = "dead_letters";
 
 /// The kind under which the policies of watchers change.
 pub const POOL_WATCHES: &str = "pools.watch";

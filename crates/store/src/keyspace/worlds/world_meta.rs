@@ -4,7 +4,9 @@
 //! except into the archive and out of it; priority, hold, name, labels, pause and what is left to inherit change; all else is immutable. It outlives the world: an id is never used twice.
 
 use crate::StoreError;
-use crate::keyspace::{Family, Key, KeyBuilder, KeyReader, get, put, ready::PRIORITY_NORMAL, world_index};
+use crate::keyspace::{
+    Family, Key, KeyBuilder, KeyReader, get, put, queue_notify, ready::PRIORITY_NORMAL, world_index,
+};
 use minicbor::{Decode, Encode};
 use mundi_engine::Transaction;
 use mundi_model::{Hash, Height, InboxSeq, Labels, UniverseId, WorldId, record::EffectPolicy};
@@ -207,6 +209,9 @@ pub(crate) fn write<T: Transaction>(
     before: Option<&WorldMeta>,
     meta: &WorldMeta,
 ) -> Result<(), StoreError> {
+    if before != Some(meta) {
+        queue_notify::bump(tx, universe, queue_notify::WORLDS)?;
+    }
     world_index::follow(tx, universe, world, before, meta)?;
     put(tx, &key(universe, world), meta)
 }

@@ -113,6 +113,7 @@ impl Protocol for DropDeadLetter {
     }
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
+        queue_notify::bump(tx, self.universe, queue_notify::DEAD_LETTERS)?;
         Ok(tx.delete(dead_letter::key(self.universe, self.queue, self.seq).as_bytes())?)
     }
 }

@@ -16,6 +16,9 @@ impl<T, C> Page<T, C> {
     }
 }
 
+/// Entries that a range reads at least: fewer cost as much.
+const CHUNK_MIN: usize = 16;
+
 /// How much a listing may still take and look at.
 pub(in crate::protocol) struct Room {
     items: usize,
@@ -30,6 +33,11 @@ impl Room {
     /// How many are read by the next range. What it leaves over is for the next page.
     pub(in crate::protocol) fn looks(&self) -> usize {
         self.looks
+    }
+
+    /// How many are read by the next range of a listing that reads on until it has enough: hardly more than it returns, if all are taken.
+    pub(in crate::protocol) fn chunk(&self) -> usize {
+        self.items.max(CHUNK_MIN).min(self.looks)
     }
 
     /// One was looked at.

@@ -2,7 +2,8 @@
 //!
 //! Guarantees: each page is one consistent moment. One filter chooses what is read: the parent, a label, the manifests, the beginning of the name or
 //! the state, in this order, by their indexes, so a page costs what it returns; the others are checked for each world found so. Without any of them all worlds are
-//! read. Pages come in the order of what is read, and a world is on one page only, unless it changes meanwhile. A page ends after a bounded number of
+//! read. Pages come in the order of ids, whatever several entries of an index are read (the versions of a program, the states of live worlds), unless another order is
+//! asked for; those of one name prefix or one label without a value come in the order of names or values. A world is on one page only, unless it changes meanwhile. A page ends after a bounded number of
 //! looks, or where its transaction has grown too old.
 //! Unknown commit: cannot be; it writes nothing.
 
@@ -27,6 +28,9 @@ use crate::{
 use mundi_engine::{EngineError, Transaction};
 use mundi_model::{Hash, UniverseId, WorldId, hex, limits, parse_hex_bytes};
 use std::{collections::BTreeSet, fmt, str::FromStr};
+
+/// Entries of one value that are read at least, where several values are merged.
+const MERGED_ENTRIES_MIN: usize = 16;
 
 /// Which worlds are wanted. What is `None` or empty is not asked for.
 #[derive(Debug, Clone, Default)]
@@ -56,12 +60,14 @@ pub struct WorldQuery {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WorldOrder {
-    /// By the index that is read, and there by id.
+    /// By id; of a name prefix by name, of a label without a value by value.
     #[default]
     Id,
     /// Only worlds that have a name.
     Name,
     Created,
+    /// By time of creation, the newest first.
+    Newest,
 }
 
 /// Where a page ended.
@@ -127,7 +133,7 @@ impl WorldQuery {
         }
         match (self.order, listed, self.filter.parent, self.labels.first(), &self.manifests) {
             (WorldOrder::Name, ..) => Source::Entries(vec![named_world::key(universe, named).span()]),
-            (WorldOrder::Created, ..) => {
+            (WorldOrder::Created | WorldOrder::Newest, ..) => {
                 let from_ns = self.created_from_ns.unwrap_or(0);
                 Source::Entries(vec![world_index::created(universe, from_ns, self.created_before_ns)])
             }
@@ -212,6 +218,7 @@ impl Protocol for FindWorlds {
         match self.query.source(self.universe, listed.as_ref()) {
             Source::Worlds => self.of_all(tx).await,
             Source::Listed(worlds) => self.of_listed(tx, &worlds).await,
+            Source::Entries(spans) if spans.len() > 1 => self.of_merged(tx, spans, listed.as_ref()).await,
             Source::Entries(spans) => self.of_entries(tx, spans, listed.as_ref()).await,
         }
     }
@@ -271,6 +278,48 @@ impl FindWorlds {
         Ok(page)
     }
 
+    /// Entries of several values of an index, whose keys end with the world: in the order of worlds. Of each value as much is read as may be needed;
+    /// the page ends where one of them was not read on.
+    async fn of_merged<T: Transaction>(
+        &self,
+        tx: &mut T,
+        spans: Vec<Span>,
+        listed: Option<&BTreeSet<WorldId>>,
+    ) -> Result<Found, StoreError> {
+        let (mut page, mut room, after) = (Found::new(), Room::new(self.items_max), self.after_world()?);
+        let each = room.looks().div_ceil(spans.len()).max(MERGED_ENTRIES_MIN);
+        let (mut worlds, mut until) = (BTreeSet::new(), None::<WorldId>);
+        for span in spans {
+            let prefix = span.start.as_bytes().to_vec();
+            let span = match after {
+                Some(after) => span.after_bytes(&[&prefix[..], after.as_bytes()].concat()),
+                None => span,
+            };
+            let read = tx.range(span.read(each).snapshot()).await?;
+            let found = read.items.iter().map(|(key, value)| world_at(key, value)).collect::<Result<Vec<_>, _>>()?;
+            if read.more {
+                until = found.last().copied().into_iter().chain(until).min();
+            }
+            worlds.extend(found);
+        }
+        for world in worlds.into_iter().take_while(|world| until.is_none_or(|until| *world <= until)) {
+            let summary = match WorldSummary::fetch(tx, self.universe, world).await {
+                // The next page begins behind the world before.
+                Err(StoreError::Engine(EngineError::TooOld)) if page.next.is_some() => return Ok(page),
+                summary => summary?,
+            };
+            let summary = summary.filter(|found| self.query.takes(found, listed));
+            room.spend(summary.is_some());
+            page.items.extend(summary);
+            page.next = Some(WorldCursor::World(world));
+            if room.is_spent() {
+                return Ok(page);
+            }
+        }
+        page.next = until.map(WorldCursor::World);
+        Ok(page)
+    }
+
     async fn of_entries<T: Transaction>(
         &self,
         tx: &mut T,
@@ -278,25 +327,44 @@ impl FindWorlds {
         listed: Option<&BTreeSet<WorldId>>,
     ) -> Result<Found, StoreError> {
         let (mut page, mut room) = (Found::new(), Room::new(self.items_max));
-        for span in self.rest_of(spans)? {
-            let read = tx.range(span.read(room.looks()).snapshot()).await?;
-            for (index, (key, value)) in (1..).zip(&read.items) {
-                let summary = match WorldSummary::fetch(tx, self.universe, world_at(key, value)?).await {
+        for mut span in self.rest_of(spans)? {
+            loop {
+                let read = span.read(room.chunk()).snapshot();
+                let newest = self.query.order == WorldOrder::Newest;
+                let read = match tx.range(if newest { read.reverse() } else { read }).await {
                     // The next page begins behind the entry before.
-                    Err(StoreError::Engine(EngineError::TooOld)) if page.next.is_some() => return Ok(page),
-                    summary => summary?,
+                    Err(EngineError::TooOld) if page.next.is_some() => return Ok(page),
+                    read => read?,
                 };
-                let summary = summary.filter(|found| self.query.takes(found, listed));
-                room.spend(summary.is_some());
-                page.items.extend(summary);
-                page.next = Some(WorldCursor::Entry(key.get(UniverseId::LEN..).unwrap_or_default().to_vec()));
-                if room.is_spent() || read.more && index == read.items.len() {
-                    return Ok(page);
+                for (key, value) in &read.items {
+                    let summary = match WorldSummary::fetch(tx, self.universe, world_at(key, value)?).await {
+                        Err(StoreError::Engine(EngineError::TooOld)) if page.next.is_some() => return Ok(page),
+                        summary => summary?,
+                    };
+                    let summary = summary.filter(|found| self.query.takes(found, listed));
+                    room.spend(summary.is_some());
+                    page.items.extend(summary);
+                    page.next = Some(WorldCursor::Entry(key.get(UniverseId::LEN..).unwrap_or_default().to_vec()));
+                    if room.is_spent() {
+                        return Ok(page);
+                    }
+                }
+                match read.items.last() {
+                    Some((last, _)) if read.more => span = self.behind(span, last),
+                    _ => break,
                 }
             }
         }
         page.next = None;
         Ok(page)
+    }
+
+    /// What of a span lies behind an entry, in the order that is asked for.
+    fn behind(&self, span: Span, entry: &[u8]) -> Span {
+        match self.query.order {
+            WorldOrder::Newest => span.before_bytes(entry),
+            WorldOrder::Id | WorldOrder::Name | WorldOrder::Created => span.after_bytes(entry),
+        }
     }
 
     /// What lies behind the page before.
@@ -310,7 +378,7 @@ impl FindWorlds {
         let at = spans.iter().position(holds).ok_or(WorldError::CursorInvalid)?;
         let mut rest: Vec<Span> = spans.into_iter().skip(at).collect();
         if let Some(first) = rest.first_mut() {
-            *first = first.clone().after_bytes(&entry);
+            *first = self.behind(first.clone(), &entry);
         }
         Ok(rest)
     }

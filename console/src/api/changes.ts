@@ -1,0 +1,74 @@
+// What changes in a universe, pushed by the server: screens look again when something changed, and not before.
+import { useEffect, useState } from 'preact/hooks';
+import { events } from './client';
+
+export type Change = 'worlds' | 'dead_letters' | 'workers' | 'timers';
+type Listener = (changed: Change[]) => void;
+
+const ALL: Change[] = ['worlds', 'dead_letters', 'workers', 'timers'];
+const AGAIN_MS = 1_000;
+/** Where the server refuses a stream, screens look again this often. */
+const REFUSED_MS = 10_000;
+
+/** One stream for all that listens, while the page is visible. Each stream begins with an event that names everything, so nothing is missed in between. */
+class Stream {
+  private listeners = new Set<Listener>();
+  private abort?: AbortController;
+
+  constructor(private universe: string) {}
+
+  listen(listener: Listener): () => void {
+    this.listeners.add(listener);
+    if (this.listeners.size === 1) {
+      document.addEventListener('visibilitychange', this.follow);
+      this.follow();
+    }
+    return () => {
+      this.listeners.delete(listener);
+      if (this.listeners.size > 0) return;
+      document.removeEventListener('visibilitychange', this.follow);
+      this.abort?.abort();
+      this.abort = undefined;
+    };
+  }
+
+  private follow = () => {
+    const isVisible = document.visibilityState === 'visible';
+    if (!isVisible) this.abort?.abort();
+    if (!isVisible) this.abort = undefined;
+    else if (!this.abort) void this.read((this.abort = new AbortController()).signal);
+  };
+
+  private async read(signal: AbortSignal) {
+    while (!signal.aborted) {
+      let pause = AGAIN_MS;
+      try {
+        for await (const { data } of events('/v1/u/{universe}/events', { path: { universe: this.universe }, signal })) this.tell((JSON.parse(data) as { changed: Change[] }).changed);
+      } catch (error) {
+        if (signal.aborted) return;
+        if ((error as { status?: number }).status) {
+          pause = REFUSED_MS;
+          this.tell(ALL);
+        }
+      }
+      await new Promise((wake) => setTimeout(wake, pause));
+    }
+  }
+
+  private tell(changed: Change[]) {
+    this.listeners.forEach((listener) => listener(changed));
+  }
+}
+
+const streams = new Map<string, Stream>();
+
+/** A number that rises when something of these kinds changed. */
+export function useChanges(universe: string, ...kinds: Change[]): number {
+  const [version, set] = useState(0);
+  useEffect(() => {
+    const stream = streams.get(universe) ?? new Stream(universe);
+    streams.set(universe, stream);
+    return stream.listen((changed) => kinds.some((kind) => changed.includes(kind)) && set((it) => it + 1));
+  }, [universe, kinds.join()]);
+  return version;
+}
