@@ -439,10 +439,10 @@ async fn with_effects<T: Transaction>(
 }
 
 /// Looks at the first items of a queue, page by page: what they carry can be large.
-async fn look_at_some<T: Transaction>(
+async fn look_at_some<T: Transaction, L: FnMut(&[u8], &[u8]) -> Result<(), StoreError> + Send>(
     tx: &mut T,
     mut span: Span,
-    look: &mut (dyn FnMut(&[u8], &[u8]) -> Result<(), StoreError> + Send),
+    look: &mut L,
 ) -> Result<(), StoreError> {
     let mut left = limits::QUEUE_ITEMS_LOOKED_AT_MAX;
     while left > 0 {
