@@ -1768,8 +1768,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Why a world is not moving: nothing to do, paused and by whom, on hold, or waiting for an effect, a timer, a worker with room, a lease or a program that
-         *     is compiled.
+         * Why a world is not moving: nothing to do, paused and by whom, on hold, or waiting for children, an effect, a timer, a worker with room, a lease or a
+         *     program that is compiled.
          */
         get: operations["worlds_world_why"];
         put?: never;
@@ -2334,6 +2334,8 @@ export interface components {
         /** @description An instance with all that is on record of it. */
         FunctionDescription: components["schemas"]["FunctionInstance"] & {
             input: unknown;
+            /** @description The log has more bytes than an answer: awaits are missing. All of them are in the cells under `$fn/`. */
+            is_cut: boolean;
             log: components["schemas"]["FunctionAwait"][];
         };
         /** @description An instance of a durable function. */
@@ -3710,7 +3712,7 @@ export interface components {
             attempt?: number | null;
             /** @description Who paused it; the worker that has the lease, or that carries out the effect. */
             by?: string | null;
-            /** @description `nothing_to_do`, `archived`, `deleted`, `paused`, `person`, `inbox`, `room`, `lease`, `program`, `effect` or `timer`. */
+            /** @description `nothing_to_do`, `archived`, `deleted`, `paused`, `person`, `inbox`, `room`, `lease`, `program`, `children`, `effect` or `timer`. */
             cause: string;
             /** @description Of a failure. */
             code?: string | null;
@@ -3875,7 +3877,7 @@ export interface components {
             /** @description Only worlds that were created at this time or later (RFC 3339, or nanoseconds). */
             created_after?: string | null;
             created_before?: string | null;
-            /** @description Only worlds with dead letters; the first 10,000 letters are looked at. */
+            /** @description Only worlds with dead letters (`true`); the first 10,000 letters are looked at. */
             dead_letters?: boolean | null;
             /**
              * Format: int64
@@ -6657,7 +6659,7 @@ export interface operations {
                 active_after?: string;
                 /** @description Also those that were never opened. */
                 active_before?: string;
-                /** @description Only worlds with dead letters; the first 10,000 letters are looked at. */
+                /** @description Only worlds with dead letters (`true`); the first 10,000 letters are looked at. */
                 dead_letters?: boolean;
                 /** @description Only worlds with an effect that has been open for so many seconds; the first 10,000 effects of each stage are looked at. */
                 effects_older_than_s?: number;
@@ -6731,7 +6733,7 @@ export interface operations {
                 active_after?: string;
                 /** @description Also those that were never opened. */
                 active_before?: string;
-                /** @description Only worlds with dead letters; the first 10,000 letters are looked at. */
+                /** @description Only worlds with dead letters (`true`); the first 10,000 letters are looked at. */
                 dead_letters?: boolean;
                 /** @description Only worlds with an effect that has been open for so many seconds; the first 10,000 effects of each stage are looked at. */
                 effects_older_than_s?: number;

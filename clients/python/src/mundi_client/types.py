@@ -96,7 +96,7 @@ ForkedWorld = TypedDict("ForkedWorld", {"forked_at": int, "world": str, "world_n
 
 FunctionAwait = TypedDict("FunctionAwait", {"asked": "Moment", "asked_at": int, "attempts": NotRequired[Union[int, None]], "ended": NotRequired[Union["Moment", None]], "ended_at": NotRequired[Union[int, None]], "kind": str, "name": str, "number": int, "state": str, "value": Any})
 
-FunctionDescription = TypedDict("FunctionDescription", {"awaits": int, "began": "Moment", "ended": NotRequired[Union["Moment", None]], "error": Any, "function": str, "instance": str, "key": str, "paused": bool, "result": Any, "run": int, "state": str, "status": Any, "waits": list["FunctionWait"], "input": Any, "log": list["FunctionAwait"]})
+FunctionDescription = TypedDict("FunctionDescription", {"awaits": int, "began": "Moment", "ended": NotRequired[Union["Moment", None]], "error": Any, "function": str, "instance": str, "key": str, "paused": bool, "result": Any, "run": int, "state": str, "status": Any, "waits": list["FunctionWait"], "input": Any, "is_cut": bool, "log": list["FunctionAwait"]})
 
 FunctionInstance = TypedDict("FunctionInstance", {"awaits": int, "began": "Moment", "ended": NotRequired[Union["Moment", None]], "error": Any, "function": str, "instance": str, "key": str, "paused": bool, "result": Any, "run": int, "state": str, "status": Any, "waits": list["FunctionWait"]})
 

@@ -57,7 +57,7 @@ async fn an_external_worker_claims_starts_reports_and_completes_a_child() {
     let id = spawn(&server, "p", form.clone()).await;
     assert_eq!(spawn(&server, "p", form.clone()).await, id, "the same request, the same child");
     let why = server.get(&format!("{W}/p/why")).await.ok(200);
-    assert_eq!(why["causes"][0]["cause"], "children", "{why}");
+    assert!(why["causes"].as_array().unwrap().iter().any(|cause| cause["cause"] == "children"), "{why}");
     let mut other = form;
     other["params"] = json!(8);
     server.post(&format!("{W}/p/children"), &other).await.refused(409, "URM_REQUEST_CONFLICT");

@@ -109,9 +109,13 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    pub(crate) async fn of(response: Response) -> Self {
+    /// Of a stream, its beginning.
+    pub(crate) async fn of(mut response: Response) -> Self {
         let (status, headers) = (response.status(), response.headers().clone());
-        let text = response.text().await.unwrap();
+        let text = match headers.get("content-type").is_some_and(|it| it == "text/event-stream") {
+            true => String::from_utf8(response.chunk().await.unwrap().unwrap_or_default().to_vec()).unwrap(),
+            false => response.text().await.unwrap(),
+        };
         Self { status, headers, json: serde_json::from_str(&text).unwrap_or(Value::Null), text }
     }
 

@@ -67,9 +67,14 @@ impl<'a> Operator<'a> {
         self.asked.borrow_mut().insert(operation.clone());
         let method = reqwest::Method::from_bytes(method.as_bytes()).unwrap();
         let request = self.http.request(method, format!("{}{address}", self.api.url)).body(body);
-        let answer = request.send().await.unwrap();
+        let mut answer = request.send().await.unwrap();
         let call = answer.headers().get("mundi-call").map(|call| call.to_str().unwrap().to_owned());
-        Answer { operation, status: answer.status().as_u16(), call, bytes: answer.bytes().await.unwrap().to_vec() }
+        let status = answer.status().as_u16();
+        let bytes = match answer.headers().get("content-type").is_some_and(|it| it == "text/event-stream") {
+            true => answer.chunk().await.unwrap().unwrap_or_default(), // it goes on
+            false => answer.bytes().await.unwrap(),
+        };
+        Answer { operation, status, call, bytes: bytes.to_vec() }
     }
 
     async fn get(&self, path: &str, names: &[&str]) -> Answer {
@@ -218,6 +223,7 @@ async fn lives(operator: &Operator<'_>) {
     for verb in ["retry", "skip"] {
         operator.of_world(verb, &["a"], &Value::Null).await.refused("WORLD_NOT_ON_HOLD");
     }
+    operator.get(&format!("{U}/events"), &[]).await.ok(200);
     assert_eq!(operator.get(&format!("{W}/logs"), &["a"]).await.ok(200)["items"], json!([]));
     let labels = operator.of_world("labels", &["a"], &json!({ "set": { "team": "x" } })).await.ok(200);
     assert_eq!(labels["labels"]["team"], "x");

@@ -113,8 +113,12 @@ impl Protocol for DropDeadLetter {
     }
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
-        queue_notify::bump(tx, self.universe, queue_notify::DEAD_LETTERS)?;
-        Ok(tx.delete(dead_letter::key(self.universe, self.queue, self.seq).as_bytes())?)
+        let key = dead_letter::key(self.universe, self.queue, self.seq);
+        if tx.get(key.as_bytes()).await?.is_some() {
+            queue_notify::bump(tx, self.universe, queue_notify::DEAD_LETTERS)?;
+            tx.delete(key.as_bytes())?;
+        }
+        Ok(())
     }
 }
 
