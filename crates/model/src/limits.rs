@@ -166,6 +166,9 @@ pub const CHECKPOINTS_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// The most items that one call of a list examines to fill its page; a selective filter gives short pages, not long waits.
 pub const LIST_LOOKS_MAX: usize = 1_000;
 
+/// Seconds that the claim of an external worker is valid at most without a heartbeat.
+pub const CLAIM_TTL_S_MAX: u64 = 86_400;
+
 /// Effects that one transaction claims, and claims that one extends.
 pub const CLAIMS_MAX: usize = 256;
 

@@ -56,6 +56,10 @@ async fn an_external_worker_claims_starts_reports_and_completes_a_child() {
         json!({ "kind": "external", "params": { "page": 7 }, "budget": { "tokens": 100 }, "client_request_id": "a" });
     let id = spawn(&server, "p", form.clone()).await;
     assert_eq!(spawn(&server, "p", form.clone()).await, id, "the same request, the same child");
+    for verb in ["tasks/claim", "tasks/children/claim"] {
+        let long = json!({ "kinds": ["external"], "ttl": "2d" });
+        server.post(&format!("{U}/{verb}"), &long).await.refused(400, "REQUEST_INVALID");
+    }
     let why = server.get(&format!("{W}/p/why")).await.ok(200);
     assert!(why["causes"].as_array().unwrap().iter().any(|cause| cause["cause"] == "children"), "{why}");
     let mut other = form;

@@ -1,6 +1,6 @@
 //! Dispatch: the children of one parent, in order, as long as there is room.
 
-use super::{ChildExecutor, is_external, recovery::recover_parent};
+use super::{ChildExecutor, is_external, kinds::BUILT_IN, recovery::recover_parent};
 use crate::Plane;
 use mundi_model::{
     Code, UniverseId, WorldId,
@@ -38,7 +38,9 @@ impl<P: Plane> ChildExecutor<P> {
                 ChildDispatched::RecoverFirst => {
                     recover_parent(&self.plane, self.universe, parent, None, counts).await?;
                 }
+                // Someone else may run it: a worker outside, or another process of the fleet.
                 ChildDispatched::OtherKind { kind, .. } if is_external(&kind) => break,
+                ChildDispatched::OtherKind { kind, .. } if !self.config.is_alone && BUILT_IN.contains(&&*kind) => break,
                 ChildDispatched::OtherKind { kind, child } => {
                     self.fail_queued(parent, child, format!("no executor runs children of kind `{kind}`")).await?;
                     counts.ended(&kind, Some(Code::UrmChildKindInvalid.as_str()));

@@ -12,6 +12,9 @@ use std::sync::Arc;
 /// The kind of children that workers outside of Mundi run: this one, and those that begin with `external.`.
 pub const EXTERNAL: &str = "external";
 
+/// The kinds that executors run, each where it is configured.
+pub(super) const BUILT_IN: [&str; 3] = ["process", "world", "agent"];
+
 pub fn is_external(kind: &str) -> bool {
     kind == EXTERNAL || kind.strip_prefix(EXTERNAL).is_some_and(|rest| rest.starts_with('.'))
 }

@@ -46,7 +46,8 @@ pub async fn recover_universe<P: Plane>(
     }
 }
 
-/// Puts a parent on hold whose children contradict each other; other parents go on. `None` if it was.
+/// Puts a parent on hold whose children contradict each other, and passes over one whose children cannot be read; other parents go on. `None` if
+/// it is one of these.
 pub async fn hold_on_violation<P: Plane, V>(
     plane: &P,
     (universe, parent): (UniverseId, WorldId),
@@ -57,6 +58,10 @@ pub async fn hold_on_violation<P: Plane, V>(
             let (code, reason, now_ns) = (violation.code(), violation.to_string(), plane.now_ns());
             tracing::error!(%universe, %parent, %code, reason, "the children of a world contradict each other");
             plane.run(&HoldParent { universe, parent, code, reason, now_ns }).await?;
+            Ok(None)
+        }
+        Err(StoreError::Damaged(damage)) => {
+            tracing::error!(%universe, %parent, %damage, "the children of a world cannot be read");
             Ok(None)
         }
         result => result.map(Some),

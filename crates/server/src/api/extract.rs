@@ -479,6 +479,15 @@ pub(crate) fn hash(name: &Name) -> Result<Hash, Problem> {
     name.parse()
 }
 
+/// How long a claim is valid without a heartbeat: 30 s unless the worker says so. Nobody else can end what a worker holds that is gone.
+pub(crate) fn claim_ttl(text: Option<&str>) -> Result<Duration, Problem> {
+    let (max_s, ttl) = (limits::CLAIM_TTL_S_MAX, text.map_or(Ok(Duration::from_secs(30)), duration)?);
+    match ttl.as_secs() <= max_s {
+        true => Ok(ttl.max(Duration::from_secs(1))),
+        false => Err(Problem::invalid(format!("ttl: at most {max_s} s; a heartbeat extends it"))),
+    }
+}
+
 /// `10s`, `250ms`, `5m`, `2h`, `1d`: a number and its unit.
 pub(crate) fn duration(text: &str) -> Result<Duration, Problem> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());

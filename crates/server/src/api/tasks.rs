@@ -5,7 +5,7 @@
 
 use super::{
     Api, Problem,
-    extract::{JsonBody, UniverseScope, WORK, duration},
+    extract::{JsonBody, UniverseScope, WORK, claim_ttl, duration},
     json,
     moment::Moment,
 };
@@ -33,9 +33,6 @@ use mundi_store::{
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use utoipa::ToSchema;
-
-/// How long a claim is valid without a heartbeat, unless the worker says so.
-const TTL: Duration = Duration::from_secs(30);
 
 /// What waits for its next attempt becomes due without anyone saying so: a long poll looks again after this long.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -129,7 +126,7 @@ pub(super) async fn claim<E: Engine>(
         let bounds = format!("name 1 to {KINDS_MAX} kinds, and a limit of 1 to {}", limits::CLAIMS_MAX);
         return Err(Problem::invalid(bounds));
     }
-    let ttl = form.ttl.as_deref().map(duration).transpose()?.unwrap_or(TTL).max(Duration::from_secs(1));
+    let ttl = claim_ttl(form.ttl.as_deref())?;
     let wait = form.wait.as_deref().map(duration).transpose()?.unwrap_or_default().min(api.limits.wait_max);
     let waiting = tokio::time::sleep(wait);
     tokio::pin!(waiting);
@@ -261,7 +258,7 @@ pub(super) async fn heartbeat<E: Engine>(
     if form.claims.len() > limits::CLAIMS_MAX {
         return Err(Problem::new(Code::RequestTooLarge, format!("at most {} claims at a time", limits::CLAIMS_MAX)));
     }
-    let ttl = form.ttl.as_deref().map(duration).transpose()?.unwrap_or(TTL);
+    let ttl = claim_ttl(form.ttl.as_deref())?;
     let claims: Vec<_> = form.claims.iter().map(|text| Ticket::claim(text, universe.id())).collect::<Result<_, _>>()?;
     let plane = universe.plane();
     let deadline_ns = plane.now_ns().saturating_add(u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX));

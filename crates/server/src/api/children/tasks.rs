@@ -6,7 +6,7 @@
 use super::{Lanes, result_of, spend};
 use crate::api::{
     Problem,
-    extract::{JsonBody, UniverseScope, WORK, duration},
+    extract::{JsonBody, UniverseScope, WORK, claim_ttl, duration},
     json,
     moment::Moment,
 };
@@ -24,9 +24,6 @@ use mundi_store::protocol::{ChildClaim, ChildFinish, Debited, LeaseHeld};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use utoipa::ToSchema;
-
-/// How long a claim is valid without a heartbeat, unless the worker says so.
-const TTL: Duration = Duration::from_secs(30);
 
 /// A lease that runs out changes no counter: a long poll looks again after this long.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -122,7 +119,7 @@ pub(in crate::api) async fn claim<E: Engine>(
         let bounds = format!("name 1 to 32 external kinds, and a limit of 1 to {}", limits::CLAIMS_MAX);
         return Err(Problem::invalid(bounds));
     }
-    let ttl = form.ttl.as_deref().map(duration).transpose()?.unwrap_or(TTL).max(Duration::from_secs(1));
+    let ttl = claim_ttl(form.ttl.as_deref())?;
     let wait = form.wait.as_deref().map(duration).transpose()?.unwrap_or_default().min(api.limits.wait_max);
     let waiting = tokio::time::sleep(wait);
     tokio::pin!(waiting);
@@ -196,7 +193,7 @@ pub(in crate::api) async fn heartbeat<E: Engine>(
     if form.claims.len() > limits::CLAIMS_MAX {
         return Err(Problem::new(Code::RequestTooLarge, format!("at most {} claims at a time", limits::CLAIMS_MAX)));
     }
-    let ttl = form.ttl.as_deref().map(duration).transpose()?.unwrap_or(TTL);
+    let ttl = claim_ttl(form.ttl.as_deref())?;
     let mut kept = KeptChildren { lost: Vec::new(), cancelled: Vec::new() };
     for text in form.claims {
         match universe.ops().child_extend(Ticket::claim(&text, universe.id())?, nanos(ttl)).await? {
