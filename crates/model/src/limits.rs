@@ -96,7 +96,7 @@ pub const DELIVERY_BACKOFF_MS: u64 = 100;
 /// The longest wait between two deliveries.
 pub const DELIVERY_BACKOFF_MS_MAX: u64 = 60_000;
 
-/// Space that a full inbox reserves for commands: a paused world with a full inbox can be resumed.
+/// Commands that fit into an inbox that is full of events and receipts: a paused world with a full inbox can be resumed.
 pub const INBOX_COMMANDS_MAX: u64 = 16;
 
 /// The most items of one turn.

@@ -404,11 +404,12 @@ fn plan(items: &[Encoded], known: &BTreeMap<DedupeId, InboxSeq>, first_index: u1
     plan
 }
 
+/// Beyond all that can be there without commands: receipts are never refused, and a world has at most one for each open intent.
 fn with_room_for_commands(bounds: InboxBounds) -> InboxBounds {
-    let bytes = limits::INBOX_COMMANDS_MAX * limits::INBOX_ITEM_BYTES_MAX as u64;
+    let items = limits::OPEN_INTENTS_MAX + limits::INBOX_COMMANDS_MAX;
     InboxBounds {
-        items_max: bounds.items_max.saturating_add(limits::INBOX_COMMANDS_MAX),
-        bytes_max: bounds.bytes_max.saturating_add(bytes),
+        items_max: bounds.items_max.saturating_add(items),
+        bytes_max: bounds.bytes_max.saturating_add(items * limits::INBOX_ITEM_BYTES_MAX as u64),
     }
 }
 
