@@ -57,7 +57,7 @@ test('labels change after creation, and worlds are commanded in bulk, page by pa
   assert.deepEqual((await first.get()).labels, { fleet: 'blue', tier: 'gold' });
   assert.equal((await mundi.count({ label: 'fleet=red' })).count, 2);
   const would = await all(mundi.bulk('pause', { label: 'fleet=red' }, { dryRun: true }));
-  assert.deepEqual(would.flatMap((page) => page.items).map((it) => [it.name, it.result]), [['bulk-2', 'would'], ['bulk-3', 'would']].sort());
+  assert.deepEqual(would.flatMap((page) => page.items).map((it) => [it.name, it.result]).sort(), [['bulk-2', 'would'], ['bulk-3', 'would']]);
   // Interrupted after the first page; the second iteration goes on behind it.
   const done = [];
   let after;
