@@ -35,4 +35,4 @@ AWS_ACCESS_KEY_ID=$(sed -n 's/^Key ID: *//p' "$folder/key")
 AWS_SECRET_ACCESS_KEY=$(sed -n 's/^Secret key: *//p' "$folder/key")
 export AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY
 AWS_ENDPOINT=http://127.0.0.1:3910 AWS_ALLOW_HTTP=true AWS_REGION=garage MUNDI_TEST_S3_URL=s3://mundi/tests \
-    cargo test --package mundi-store --test s3
+    cargo test --package mundi-store --test all s3::

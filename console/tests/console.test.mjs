@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { after, before, describe, test } from 'node:test';
-import { fill, grow, research, shop } from './data.mjs';
+import { fill, research, shop } from './data.mjs';
 import { go, launch, open, Server } from './harness.mjs';
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
@@ -69,17 +69,20 @@ describe('every screen', () => {
     });
   }
 
-  test('can be read at 360 pixels', async () => {
-    const page = await open(browser, server, '', { viewport: { width: 360, height: 740 } });
-    for (const [name, hash, text] of SCREENS) {
-      await go(page, hash);
-      await shown(page, text);
-      const width = await page.evaluate(() => document.documentElement.scrollWidth);
-      assert.ok(width <= 360, `${name} is ${width} pixels wide`);
-    }
-    assert.deepEqual(page.wrong, []);
-    await page.context().close();
-  });
+  for (const [size, width, height] of [['360 pixels', 360, 740], ['4k', 3_840, 2_160]]) {
+    test(`can be read at ${size}`, async () => {
+      const page = await open(browser, server, '', { viewport: { width, height } });
+      for (const [name, hash, text] of SCREENS) {
+        await go(page, hash);
+        await shown(page, text);
+        const [wide, letters] = await page.evaluate(() => [document.documentElement.scrollWidth, parseFloat(getComputedStyle(document.body).fontSize)]);
+        assert.ok(wide <= width, `${name} is ${wide} pixels wide`);
+        assert.ok(letters >= (width > 2_200 ? 16 : 13), `the text of ${name} has ${letters} pixels`);
+      }
+      assert.deepEqual(page.wrong, []);
+      await page.context().close();
+    });
+  }
 });
 
 test('the page allows no script but its own, and no other host', async () => {
@@ -192,7 +195,13 @@ test('dead letters are replayed in one go, and worlds are paused in one go', asy
   await go(page, '#/u/default/worlds?name=many-');
   for (const name of ['many-1', 'many-2']) await page.getByLabel(`Select ${name}`).check();
   await page.getByRole('button', { name: 'Pause' }).click();
-  await page.getByRole('dialog').getByRole('button', { name: 'Pause' }).click();
+  // What follows from it, for whom, and how a terminal does the same.
+  const dialog = page.getByRole('dialog');
+  for (const text of ['It takes nothing but commands from now on', 'many-1, many-2']) await dialog.getByText(text, { exact: false }).waitFor();
+  for (const command of [/^for world in w_\w+ w_\w+; do mundi world pause \$world --url /, /^for world in .*; do curl -sS -X POST \S+\/worlds\/\$world\/pause; done$/]) await dialog.locator('code', { hasText: command }).waitFor({ state: 'attached' });
+  await dialog.getByText('As a command').click();
+  assert.equal(await dialog.getByRole('button', { name: /copy/i }).count(), 2);
+  await dialog.getByRole('button', { name: 'Pause' }).click();
   for (const name of ['many-1', 'many-2']) await server.until(`/worlds/${name}`, (world) => world.state === 'paused');
   assert.deepEqual(page.wrong, []);
   await page.context().close();
@@ -297,51 +306,110 @@ test('an upgrade is rehearsed over all worlds of a program', async () => {
   await page.context().close();
 });
 
-test('the slider goes over a long journal', async () => {
+describe('many worlds and a long journal', () => {
   const records = Number(process.env.MUNDI_CONSOLE_RECORDS ?? 3_000);
-  await grow(server, { records });
-  const { head } = await server.ask('GET', server.of('/worlds/long'));
-  const page = await open(browser, server, `#/u/default/worlds/long?at=${head - 1}`);
-  await page.locator(`[data-height="${head - 1}"]`).waitFor();
-  await page.evaluate(() => performance.clearMeasures('mundi-moment'));
-  // Heights all over the journal, in an order that nothing can foresee but the test.
+  const worlds = Number(process.env.MUNDI_CONSOLE_WORLDS ?? 1_200);
   const jumps = Number(process.env.MUNDI_CONSOLE_JUMPS ?? 30);
-  for (let jump = 0; jump < jumps; jump += 1) {
-    const height = Math.floor(((jump * 0.618_034) % 1) * (head - 1));
-    await page.getByRole('slider').fill(String(height));
-    await page.locator(`[data-height="${height}"]`).waitFor();
-  }
-  const took = await page.evaluate(() => performance.getEntriesByName('mundi-moment').map((it) => it.duration));
-  took.sort((a, b) => a - b);
-  const at = (share) => took[Math.min(took.length - 1, Math.floor(took.length * share))].toFixed(0);
-  console.log(`slider over ${head} records, ${took.length} jumps: p50 ${at(0.5)} ms, p95 ${at(0.95)} ms, max ${at(1)} ms in the page`);
-  assert.ok(took.length >= jumps - 1, `${took.length} measures`);
-  // Only what can be seen is in the page.
-  assert.ok((await page.locator('.timeline .virtual-row').count()) < 120);
-  assert.deepEqual(page.wrong, []);
-  await page.context().close();
-});
+  let large;
+  before(async () => {
+    large = await (await new Server().fill({ worlds, records })).start();
+  });
+  after(() => large?.end());
 
-test('the table of worlds takes many', async () => {
-  const worlds = Number(process.env.MUNDI_CONSOLE_WORLDS ?? 700);
-  await grow(server, { worlds });
-  const page = await open(browser, server, '#/u/default/worlds');
-  await page.locator('.world-row').nth(5).waitFor();
-  assert.ok((await page.locator('.world-row').count()) < 120);
-  // To its end.
-  for (;;) {
-    await page.locator('.worlds').evaluate((list) => list.scrollTo(0, list.scrollHeight));
-    const status = page.locator('[data-complete]');
-    if ((await status.getAttribute('data-complete')) === 'true') break;
-    await page.waitForTimeout(50);
+  /** Says how long something took in the page, and how often. */
+  function told(what, took) {
+    took.sort((a, b) => a - b);
+    const at = (share) => took[Math.min(took.length - 1, Math.floor(took.length * share))].toFixed(0);
+    console.log(`${what}, ${took.length} times: p50 ${at(0.5)} ms, p95 ${at(0.95)} ms, max ${at(1)} ms in the page`);
   }
-  assert.ok(Number(await page.locator('[data-complete]').getAttribute('data-loaded')) >= worlds);
-  assert.ok((await page.locator('.world-row').count()) < 120);
-  await page.getByRole('searchbox', { name: 'Filter by name or id' }).fill(`w${worlds - 1}`);
-  await page.getByRole('link', { name: `w${worlds - 1}`, exact: true }).click();
-  await page.getByRole('heading', { name: `w${worlds - 1}` }).waitFor();
-  assert.deepEqual(page.wrong, []);
-  await page.context().close();
+
+  // All over a range, in an order that nothing can foresee but the test.
+  const spread = (jump) => (jump * 0.618_034) % 1;
+
+  test('the slider goes over a long journal', async () => {
+    const { head } = await large.ask('GET', large.of('/worlds/long'));
+    assert.ok(head > records);
+    const page = await open(browser, large, `#/u/default/worlds/long?at=${head - 1}`);
+    await page.locator(`[data-height="${head - 1}"]`).waitFor();
+    await page.evaluate(() => performance.clearMeasures('mundi-moment'));
+    for (let jump = 0; jump < jumps; jump += 1) {
+      const height = Math.floor(spread(jump) * (head - 1));
+      await page.getByRole('slider').fill(String(height));
+      await page.locator(`[data-height="${height}"]`).waitFor();
+    }
+    const took = await page.evaluate(() => performance.getEntriesByName('mundi-moment').map((it) => it.duration));
+    assert.ok(took.length >= jumps - 1, `${took.length} measures`);
+    told(`a jump of the slider over ${head} records`, took);
+    // Only what can be seen is in the page.
+    assert.ok((await page.locator('.timeline .virtual-row').count()) < 120);
+    assert.deepEqual(page.wrong, []);
+    await page.context().close();
+  });
+
+  test('the table of worlds takes many', async () => {
+    const page = await open(browser, large, '#/u/default/worlds?sort=created');
+    await page.locator('.world-row').nth(5).waitFor();
+    assert.ok((await page.locator('.world-row').count()) < 120);
+    // To its end.
+    const began = Date.now();
+    for (;;) {
+      await page.locator('.worlds').evaluate((list) => list.scrollTo(0, list.scrollHeight));
+      const status = page.locator('[data-complete]');
+      if ((await status.getAttribute('data-complete')) === 'true') break;
+      await page.waitForTimeout(20);
+    }
+    const loaded = Number(await page.locator('[data-complete]').getAttribute('data-loaded'));
+    assert.equal(loaded, worlds + 1);
+    console.log(`${loaded} worlds were loaded into the table in ${((Date.now() - began) / 1_000).toFixed(1)} s`);
+    assert.ok((await page.locator('.world-row').count()) < 120);
+    const took = await page.evaluate(
+      async ([jumps, spread]) => {
+        const list = document.querySelector('.worlds');
+        const took = [];
+        for (let jump = 0; jump < jumps; jump += 1) {
+          const began = performance.now();
+          list.scrollTop = Math.floor(((jump * spread) % 1) * (list.scrollHeight - list.clientHeight));
+          const middle = list.getBoundingClientRect().top + list.clientHeight / 2;
+          const isShown = () => [...list.querySelectorAll('.virtual-row')].some((row) => row.getBoundingClientRect().top <= middle && row.getBoundingClientRect().bottom > middle);
+          do await new Promise(requestAnimationFrame);
+          while (!isShown());
+          took.push(performance.now() - began);
+        }
+        return took;
+      },
+      [jumps, 0.618_034],
+    );
+    told(`a jump over ${loaded} rows`, took);
+
+    // A world that changes is read alone, not the whole table.
+    await page.locator('.worlds').evaluate((list) => list.scrollTo(0, 0));
+    const newest = await page.locator('.world-row .world-cell a').first().innerText();
+    const asked = [];
+    page.on('request', (request) => /\/worlds\?/.test(request.url()) && asked.push(request.url()));
+    await large.ask('POST', large.of(`/worlds/${newest}/pause`));
+    await page.locator('.world-row', { hasText: newest }).getByText('paused').waitFor();
+    assert.deepEqual(asked, []);
+
+    await page.getByRole('searchbox', { name: 'Filter by name or id' }).fill(`W${worlds - 1}`);
+    await page.getByRole('link', { name: `w${worlds - 1}`, exact: true }).click();
+    await page.getByRole('heading', { name: `w${worlds - 1}` }).waitFor();
+    assert.deepEqual(page.wrong, []);
+    await page.context().close();
+  });
+
+  test('the worlds that were active last come first', async () => {
+    await large.call('w7', 'add', 1);
+    const page = await open(browser, large, '#/u/default/worlds?sort=active');
+    // Others are released meanwhile, and are the last active ones then: only the order is certain.
+    const active = page.locator('.world-row:not(.head) > :nth-child(6) time');
+    await active.first().waitFor();
+    const times = await active.evaluateAll((found) => found.map((it) => it.dateTime));
+    assert.deepEqual(times, [...times].sort().reverse());
+    await go(page, '#/u/default');
+    await page.getByRole('region', { name: 'Worlds that were active last' }).getByRole('link').first().waitFor();
+    assert.deepEqual(page.wrong, []);
+    await page.context().close();
+  });
 });
 
 test('home and the table follow what others do, and ask for nothing while nothing happens', async () => {

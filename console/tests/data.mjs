@@ -95,19 +95,3 @@ export async function fill(server) {
   await server.ask('DELETE', server.of('/worlds/gone'));
   await server.until('/dead-letters', (letters) => letters.items.length === 2);
 }
-
-/** A world with so many records, and more worlds beside it. */
-export async function grow(server, { records = 0, worlds = 0 }) {
-  if (records > 0) {
-    await server.create('long', 'kv');
-    for (let sent = 0; sent < records; ) {
-      const events = Array.from({ length: Math.min(500, records - sent) }, (_, index) => ({ event: 'put', value: { key: `k/${(sent + index) % 200}`, value: sent + index } }));
-      await server.ask('POST', server.of('/worlds/long/events'), events);
-      sent += events.length;
-    }
-    await server.until('/worlds/long', (world) => world.head > records && world.inbox_items === 0);
-  }
-  for (let made = 0; made < worlds; made += 50) {
-    await Promise.all(Array.from({ length: Math.min(50, worlds - made) }, (_, index) => server.create(`w${made + index}`, 'counter')));
-  }
-}

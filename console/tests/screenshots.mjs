@@ -9,10 +9,12 @@ mkdirSync(folder, { recursive: true });
 
 const SCREENS = [
   ['home', '#/u/default', 'What needs a person'],
+  ['worlds', '#/u/default/worlds?sort=active', 'order-1042'],
   ['world', '#/u/default/worlds/order-1042?at=10', 'refused'],
   ['fork', '#/u/default/worlds/till/fork?at=7&event=7', 'Nothing ever leaves the fork'],
   ['functions', '#/u/default/worlds/lamps?tab=functions&instance=order/1042', 'Input'],
   ['children', '#/u/default/worlds/research?tab=children', 'delivery times'],
+  ['pools', '#/u/default/pools/gpus', 'gpu-2'],
   ['compare', '#/u/default/compare?left=till&right=till-what-if&from=10', 'first difference'],
 ];
 const wanted = process.argv.slice(3);

@@ -1,9 +1,11 @@
 //! An agent: a model that may use a tool, in a world that forgets nothing.
 
 mod agent;
+mod durable;
 mod fake_model;
 
 use mundi::{HttpConfig, LlmConfig, Node, NodeConfig, Programs, Value};
+use mundi_native::Native;
 
 type Failed = Box<dyn std::error::Error>;
 
@@ -26,10 +28,15 @@ fn model() -> Result<(LlmConfig, HttpConfig), Failed> {
 
 #[tokio::main]
 async fn main() -> Result<(), Failed> {
-    let question = std::env::args().nth(1).unwrap_or_else(|| "How warm is it in Lisbon?".to_owned());
+    let (flags, words): (Vec<_>, Vec<_>) = std::env::args().skip(1).partition(|argument| argument == "--durable");
+    let question = words.into_iter().next().unwrap_or_else(|| "How warm is it in Lisbon?".to_owned());
     let folder = tempfile::tempdir()?;
     let (llm, http) = model()?;
-    let programs = Programs::new().native("agent", 1, agent::Agent, agent::declare);
+    let programs = if flags.is_empty() {
+        Programs::new().native("agent", 1, agent::Agent, agent::declare)
+    } else {
+        Programs::new().native("agent", 1, Native::<durable::Agent>::default(), durable::declare)
+    };
     let config = NodeConfig { llm: Some(llm), http, ..NodeConfig::default() };
     let node = Node::open(folder.path(), programs, config).await?;
     let universe = node.universe("default").ok_or("it is always there")?;

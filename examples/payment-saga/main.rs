@@ -1,9 +1,11 @@
-//! Three orders, and a shop that keeps a ledger of what was really done.
+//! Three orders, by handlers or with `--durable` by a durable function, and a shop that keeps a ledger of what was really done.
 
+mod durable;
 mod saga;
 
 use mundi::{HttpConfig, Node, NodeConfig, Programs, Value, WorldId};
 use mundi_examples::outside;
+use mundi_native::Native;
 use serde_json::json;
 use std::{
     collections::BTreeSet,
@@ -37,7 +39,11 @@ async fn main() -> Result<(), Failed> {
     let (folder, ledger) = (tempfile::tempdir()?, Ledger::default());
     let shop = format!("http://{}", shop(ledger.clone())?);
     let http = HttpConfig { private_hosts_allowed: ["127.0.0.1".to_owned()].into(), ..HttpConfig::default() };
-    let programs = Programs::new().native("order", 1, saga::Order, saga::declare);
+    let programs = if std::env::args().any(|argument| argument == "--durable") {
+        Programs::new().native("order", 1, Native::<durable::Order>::default(), durable::declare)
+    } else {
+        Programs::new().native("order", 1, saga::Order, saga::declare)
+    };
     let node = Node::open(folder.path(), programs, NodeConfig { http, ..NodeConfig::default() }).await?;
     let universe = node.universe("default").ok_or("it is always there")?;
     for (name, confirmed) in [("good", true), ("broken", true), ("forgotten", false)] {
@@ -45,7 +51,7 @@ async fn main() -> Result<(), Failed> {
         let begin = json!({ "order": name, "shop": shop, "confirm_within_ms": if confirmed { 60_000 } else { 300 } });
         universe.send(order, "begin", begin.into()).await?;
         if confirmed {
-            universe.send(order, "confirm", Value::Null).await?;
+            universe.send(order, "confirm", Value::Bool(true)).await?;
         }
         let outcome = loop {
             let answer = universe.call(order, "outcome", Value::Null).await?.to_json()?;

@@ -5,7 +5,7 @@ mod planner;
 
 use mundi::{
     ClientRequest, EffectPolicy, ForkAt, Hash, HttpConfig, LlmConfig, Node, NodeConfig, Programs, Universe, Value,
-    WorldId, child::Lane, engine::Engine,
+    WorldId, child::Lane,
 };
 
 type Failed = Box<dyn std::error::Error>;
@@ -30,7 +30,7 @@ async fn main() -> Result<(), Failed> {
     Ok(())
 }
 
-async fn research<E: Engine>(universe: &Universe<E>) -> Result<(), Failed> {
+async fn research(universe: &Universe) -> Result<(), Failed> {
     let planner = universe.create("planner").await?;
     set_tokens(universe, planner, 150).await?;
     tell(universe, planner, "research", "tea").await?;
@@ -55,30 +55,30 @@ async fn research<E: Engine>(universe: &Universe<E>) -> Result<(), Failed> {
     Ok(())
 }
 
-fn now_ns<E: Engine>(universe: &Universe<E>) -> u64 {
+fn now_ns(universe: &Universe) -> u64 {
     universe.plane().clock.now_ns()
 }
 
-async fn tell<E: Engine>(universe: &Universe<E>, world: WorldId, event: &str, topic: &str) -> Result<(), Failed> {
+async fn tell(universe: &Universe, world: WorldId, event: &str, topic: &str) -> Result<(), Failed> {
     universe.send(world, event, Value::Text(topic.to_owned())).await?;
     Ok(())
 }
 
 /// Waits until the agent of a topic has ended.
-async fn report<E: Engine>(universe: &Universe<E>, world: WorldId, topic: &str) -> Result<(), Failed> {
+async fn report(universe: &Universe, world: WorldId, topic: &str) -> Result<(), Failed> {
     let said = universe.call(world, "report", Value::Text(topic.to_owned())).await?;
     print(&format!("{topic}: {}", said.to_json()?));
     Ok(())
 }
 
-async fn set_tokens<E: Engine>(universe: &Universe<E>, world: WorldId, limit: u64) -> Result<(), Failed> {
+async fn set_tokens(universe: &Universe, world: WorldId, limit: u64) -> Result<(), Failed> {
     let payload = Hash::of(&limit.to_be_bytes());
     let request = ClientRequest { client_request_id: format!("tokens-{limit}"), payload };
     universe.ops().budget_set(world, vec![(Lane::Tokens, Some(limit))], &request).await?;
     Ok(())
 }
 
-async fn tokens<E: Engine>(universe: &Universe<E>, world: WorldId) -> Result<u64, Failed> {
+async fn tokens(universe: &Universe, world: WorldId) -> Result<u64, Failed> {
     let lanes = universe.ops().budget(world).await?;
     Ok(lanes.iter().find(|(lane, _)| *lane == Lane::Tokens).map_or(0, |(_, budget)| budget.total))
 }

@@ -43,7 +43,7 @@ fn typescript() -> bool {
         && installed()
         && run("node", &[&at("generate.mjs"), "--check"], &[])
         && run(&at("node_modules/.bin/tsc"), &["--project", TYPESCRIPT], &[])
-        && ["client", "functions", "package", "browser"]
+        && ["client", "functions", "holders", "package", "browser"]
             .iter()
             .all(|name| run("node", &["--test", "--test-reporter=spec", &at(&format!("tests/{name}.test.mjs"))], &[]))
 }

@@ -106,24 +106,35 @@ fn documentation() -> bool {
     run("cargo", &["doc", "--workspace", "--no-deps", "--quiet"], &[("RUSTDOCFLAGS", "--deny warnings")])
 }
 
+/// With nextest where it is installed: it runs more at a time and says more when a test fails.
 fn tests() -> bool {
-    unit_tests(&[])
+    if has("nextest") {
+        return run("cargo", &["nextest", "run", "--workspace", "--no-fail-fast"], &[]);
+    }
+    run("cargo", &["test", "--workspace", "--all-targets", "--no-fail-fast"], &[])
+}
+
+/// The stop gate on its fixtures, with the metrics that were there before it, in one report.
+fn gate() -> bool {
+    let manifest = "spec/fixtures/stop_gate/vnext_plus9_manifest.json";
+    run(
+        "cargo",
+        &["run", "--quiet", "-p", "mundi", "--", "gate", "--manifest", manifest, "--earlier", "--format", "json"],
+        &[],
+    )
 }
 
 fn doctests() -> bool {
     run("cargo", &["test", "--workspace", "--doc", "--quiet"], &[])
 }
 
-/// With nextest where it is installed: it runs more at a time and says more when a test fails.
-fn unit_tests(environment: &[(&str, &str)]) -> bool {
-    if has("nextest") {
-        return run("cargo", &["nextest", "run", "--workspace", "--no-fail-fast"], environment);
-    }
-    run("cargo", &["test", "--workspace", "--all-targets", "--no-fail-fast"], environment)
-}
-
+/// Of the engines, which have them: one test may take an hour.
 fn soak() -> bool {
-    services::install() && unit_tests(&[("MUNDI_SEEDS", "100000"), ("MUNDI_CONFORMANCE_SEEDS", "60000")])
+    let seeds = [("MUNDI_SEEDS", "100000"), ("MUNDI_CONFORMANCE_SEEDS", "60000")];
+    let nextest: &[&str] = &["nextest", "run", "--profile", "soak"];
+    let how = if has("nextest") { nextest } else { &["test", "--all-targets"] };
+    let what = ["--package", "mundi-engine", "--no-fail-fast"];
+    services::install() && run("cargo", &[how, &what].concat(), &seeds)
 }
 
 fn soak_server() -> bool {

@@ -57,8 +57,11 @@ fn simulate(range: &Range<u64>, faults: &[&str]) -> bool {
     run("cargo", &[&simulator[..], &range, faults].concat(), &[])
 }
 
+/// What the tests are called that crash a node at one await after another.
+const EVERY_AWAIT: &str = "a_node_that_dies_at_any_await";
+
 pub(crate) fn every_await() -> bool {
-    let crash_points = ["test", "--release", "--package", "mundi-adapters", "--test", "plane", "crash_points"];
+    let crash_points = ["test", "--release", "--package", "mundi-adapters", "--test", "plane", EVERY_AWAIT];
     run("cargo", &crash_points, &[("MUNDI_EVERY_AWAIT", "1")])
 }
 
@@ -90,5 +93,16 @@ mod tests {
             (seeds(Duration::from_secs(1_790_000_000), u64::MAX), seeds(Duration::from_secs(1_790_000_001), 7));
         assert!(one.end <= next.start);
         assert!(one.start > 1 << 48 && next.end < 1 << 53, "beyond the seeds of commits, and exact in JSON");
+    }
+
+    /// A filter that matches no test passes.
+    #[test]
+    fn every_test_that_crashes_at_each_await_runs_at_night() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/adapters/tests/plane");
+        let files =
+            std::fs::read_dir(folder).unwrap().map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
+        let with: Vec<_> = files.filter(|text| text.contains("MUNDI_EVERY_AWAIT")).collect();
+        assert_eq!(with.len(), 2);
+        assert!(with.iter().all(|text| text.contains(&format!("\nfn {EVERY_AWAIT}"))));
     }
 }

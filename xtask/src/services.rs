@@ -41,7 +41,10 @@ fn postgres() -> bool {
 
 /// Reads the C header of FoundationDB when its engine is type-checked.
 fn libclang() -> bool {
-    let is_library = |name: &str| name.starts_with("libclang.so") || name.starts_with("libclang-");
+    // `libclang-cpp` is another library, which comes with LLVM alone.
+    let is_library = |name: &str| {
+        name.starts_with("libclang.so") || (name.starts_with("libclang-") && !name.starts_with("libclang-cpp"))
+    };
     let holds = |folder: &Path| {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         entries

@@ -49,6 +49,12 @@ pub(crate) const SUITES: &[Suite] = &[
     suite(Tier::Change, "tests", "all tests of the workspace", crate::tests),
     suite(
         Tier::Change,
+        "gate",
+        "the stop gate: replays its fixtures, worlds and seeds, and tries an engine",
+        crate::gate,
+    ),
+    suite(
+        Tier::Change,
         "foundationdb",
         "lints the engine on FoundationDB without linking it; tests it where MUNDI_TEST_FDB names a cluster",
         foundationdb::type_check,

@@ -94,6 +94,8 @@ def test_whoever_only_reads_finds_describes_and_explains(connect: Any, server: S
             assert first["next"] and len(first["items"]) == 1
             second = await ask(client, "find_worlds", limit=1, after=first["next"])
             assert second["items"] != first["items"]
+            active = await ask(client, "find_worlds", sort="active", limit=1)
+            assert active["items"][0]["active_at"], "a world that was never opened comes last"
             assert [it["name"] for it in (await ask(client, "find_worlds", name="ali"))["items"]] == ["alice"]
             assert (await ask(client, "sql", query="select count(*) from worlds where name = 'alice'"))["rows"] == [[1]]
             assert (await refused(client, "sql", query="delete from worlds"))["code"].startswith("SQL")

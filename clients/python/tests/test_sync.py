@@ -67,7 +67,7 @@ def test_forks_compares_verifies_exports_and_imports(mundi: Mundi) -> None:
     child = parent.fork("child", at=parent.get()["head"])
     child.call("add", 100)
     assert len(parent.diff("child")) == 1
-    assert len(parent.lineage()["children"]) == 1
+    assert len(parent.lineage()["forks"]) == 1
     assert parent.verify()["records"] > 0
     assert parent.rehearse(program="counter").get("divergence") is None
     imported = mundi.import_bundle(parent.export(), world="imported")

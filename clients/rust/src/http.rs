@@ -1,6 +1,6 @@
 //! Requests: the token, refusals as errors, retries of what may be repeated.
 
-use crate::error::Error;
+use crate::{error::Error, holders::Holders};
 use bytes::Bytes;
 use futures_util::{Stream, TryStreamExt, stream};
 use reqwest::{Client, Method, RequestBuilder, Response};
@@ -44,6 +44,7 @@ pub struct Http {
     universe: String,
     pub(crate) retry_for: Duration,
     connect_for: Duration,
+    holders: Option<Holders>,
 }
 
 /// Whether and how long a request is repeated.
@@ -78,6 +79,7 @@ impl Http {
             universe: universe.to_owned(),
             retry_for: RETRY_FOR,
             connect_for: Duration::ZERO,
+            holders: None,
         }
     }
 
@@ -91,6 +93,13 @@ impl Http {
     #[must_use]
     pub fn connect_for(self, connect_for: Duration) -> Self {
         Self { connect_for, ..self }
+    }
+
+    /// Sends calls and events to the process of a fleet that holds their world, once an answer has named it (`mundi-holder`). The token
+    /// goes there, too. An address that cannot be reached is forgotten, and the request goes to the server's own.
+    #[must_use]
+    pub fn follow_holders(self) -> Self {
+        Self { holders: Some(Holders::default()), ..self }
     }
 
     #[must_use]
@@ -141,12 +150,19 @@ impl Http {
         loop {
             let (now, rest) = match request.try_clone() {
                 Some(again) => (again, true),
-                None => return request.send().await.map_err(|error| Error::unreachable(&self.url, &error)),
+                None => return self.once(request).await.map_err(|error| Error::unreachable(&self.url, &error)),
             };
-            match now.send().await {
+            match self.once(now).await {
                 Err(error) if rest && error.is_connect() && Instant::now() < until => sleep(FIRST_PAUSE).await,
                 answer => return answer.map_err(|error| Error::unreachable(&self.url, &error)),
             }
+        }
+    }
+
+    async fn once(&self, request: RequestBuilder) -> Result<Response, reqwest::Error> {
+        match &self.holders {
+            Some(holders) => holders.send(request).await,
+            None => request.send().await,
         }
     }
 

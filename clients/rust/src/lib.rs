@@ -19,6 +19,7 @@ mod client;
 mod error;
 mod following;
 mod functions;
+mod holders;
 mod http;
 mod journal;
 mod pool;

@@ -30,11 +30,22 @@ export interface Options {
   universe?: string;
   /** How long a request that may be repeated is repeated while the server is away or busy: 30 s. */
   retryForMs?: number;
+  /**
+   * Sends calls and events to the process of a fleet that holds their world, once an answer has named it (`mundi-holder`). The token goes there, too.
+   * An address that cannot be reached is forgotten, and the request goes to `url`.
+   */
+  followHolders?: boolean;
   fetch?: typeof fetch;
 }
 
 const FIRST_PAUSE_MS = 50;
 const PAUSE_MAX_MS = 2_000;
+
+/** Worlds whose holder is remembered. When there are more, all are forgotten and learnt again. */
+const HOLDERS_MAX = 10_000;
+
+/** Operations that the holder of a world answers itself. */
+const HELD: string[] = ['/v1/u/{universe}/worlds/{world}/call/{event}', '/v1/u/{universe}/worlds/{world}/send/{event}'];
 
 // The key of a cell and the name of an instance may have slashes.
 const SLASHED = ['key', 'instance'];
@@ -93,6 +104,8 @@ export class Http {
   readonly url: string;
   readonly universe: string;
   readonly retryForMs: number;
+  /** The address of the process that holds a world. */
+  private readonly holders = new Map<string, string>();
 
   constructor(readonly options: Options = {}) {
     this.url = (options.url ?? 'http://127.0.0.1:7600').replace(/\/+$/, '');
@@ -152,14 +165,28 @@ export class Http {
       headers['content-type'] = 'application/json';
       body = JSON.stringify(asked.body);
     }
-    const url = this.url + address(template, { ...asked, path: { universe: this.universe, ...asked.path } });
+    const world = this.options.followHolders && HELD.includes(template) ? String(asked.path?.['world']) : undefined;
+    const base = (world !== undefined ? this.holders.get(world) : undefined) ?? this.url;
+    const url = base + address(template, { ...asked, path: { universe: this.universe, ...asked.path } });
     const streamed = asked.bytes instanceof ReadableStream ? { duplex: 'half' } : {};
     try {
-      return await (this.options.fetch ?? fetch)(url, { method, headers, body, signal: asked.signal, cache: 'no-store', ...streamed } as RequestInit);
+      const response = await (this.options.fetch ?? fetch)(url, { method, headers, body, signal: asked.signal, cache: 'no-store', ...streamed } as RequestInit);
+      // Of a refusal by another address than the server's own it may be that another service has the address now.
+      if (world !== undefined && base !== this.url && !response.ok) this.holders.delete(world);
+      if (world !== undefined) this.learn(world, response.headers.get('mundi-holder'));
+      return response;
     } catch (error) {
       if (asked.signal?.aborted) throw error;
-      throw new UnreachableError(this.url, (error as Error).cause ?? error);
+      if (world !== undefined) this.holders.delete(world);
+      throw new UnreachableError(base, (error as Error).cause ?? error);
     }
+  }
+
+  /** A token that was sent encrypted is not sent in the clear. */
+  private learn(world: string, holder: string | null): void {
+    if (!holder?.startsWith('https://') && !(holder?.startsWith('http://') && this.url.startsWith('http://'))) return;
+    if (this.holders.size >= HOLDERS_MAX) this.holders.clear();
+    this.holders.set(world, holder.replace(/\/+$/, ''));
   }
 
   /** Every item of a list that comes in pages. */

@@ -342,8 +342,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What changes in a universe, as server-sent events, at most one in a second. The first event names everything, so that a reader looks once when it connects, and
-         *     again when it reconnects: events are not kept. A stream ends after a while.
+         * What changes in a universe, and which worlds, as server-sent events, at most one in a second. The first event names everything, so that a reader looks once when it
+         *     connects, and again when it reconnects: events are not kept. A stream ends after a while.
          */
         get: operations["universes_universe_events"];
         put?: never;
@@ -1502,7 +1502,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Ancestors and children of a world. */
+        /** Ancestors and forks of a world. */
         get: operations["worlds_lineage"];
         put?: never;
         post?: never;
@@ -1901,6 +1901,12 @@ export interface components {
             reason: string;
             worker: string;
         };
+        /** @description Why an await fails in a fork. */
+        AwaitError: {
+            /** @description What the function reads as the code of the error: `CARD_REFUSED`. */
+            code: string;
+            reason?: string;
+        };
         BTreeMap: {
             [key: string]: number;
         };
@@ -2031,16 +2037,28 @@ export interface components {
         Changed: {
             changed: boolean;
         };
+        /** @description A world that changed. */
+        ChangedWorld: {
+            /** @description `null` if it has none. */
+            name?: string | null;
+            world: string;
+        };
         /** @description An event: what to look at again. */
         Changes: {
             /** @description Of `worlds` (created, deleted, named, labelled, or in another state), `dead_letters` (came or went), `workers` (came, drained or went) and `timers` (set). */
             changed: string[];
+            /** @description More worlds may have changed than `worlds` names: look at all of them again. */
+            more_worlds: boolean;
+            /** @description The worlds that changed; at most 64, and of those that changed too fast to be told apart some are missing: then `more_worlds` says so. */
+            worlds: components["schemas"]["ChangedWorld"][];
         };
         /** @description A child: its dispatch token, and how it ended. */
         Child: {
             budget: components["schemas"]["BTreeMap"];
             cancel_request_id?: string | null;
             child_id: string;
+            /** @description The world that runs it, of kind `world`, once it has started. */
+            child_world?: string | null;
             code?: string | null;
             /** Format: int64 */
             dispatch_seq?: number | null;
@@ -2275,7 +2293,7 @@ export interface components {
             code: string;
             /**
              * Format: int64
-             * @description Of the record that says so.
+             * @description Of the record whose step failed, as its caller hears it; of the hold, if the manifest stops the world there.
              */
             height: number;
             reason: string;
@@ -2283,8 +2301,8 @@ export interface components {
         Family: {
             /** @description The nearest first, each with the height at which the line left it. */
             ancestors: components["schemas"]["Parent"][];
-            children: components["schemas"]["ForkedWorld"][];
-            more_children: boolean;
+            forks: components["schemas"]["ForkedWorld"][];
+            more_forks: boolean;
         };
         Fork: {
             /** @description It was there before. */
@@ -2401,7 +2419,7 @@ export interface components {
             failures: number;
             /**
              * Format: int64
-             * @description The next height of its journal.
+             * @description The record that says which step failed, or the next height of its journal, if its turns failed.
              */
             height: number;
             reason: string;
@@ -2558,6 +2576,8 @@ export interface components {
                 budget: components["schemas"]["BTreeMap"];
                 cancel_request_id?: string | null;
                 child_id: string;
+                /** @description The world that runs it, of kind `world`, once it has started. */
+                child_world?: string | null;
                 code?: string | null;
                 /** Format: int64 */
                 dispatch_seq?: number | null;
@@ -2865,6 +2885,11 @@ export interface components {
              */
             at?: number | null;
             /**
+             * @description Or an await of a durable function, `FUNCTION/KEY/NUMBER`: the fork has not seen its result yet. If it has not ended, the fork begins at
+             *     the newest height.
+             */
+            at_await?: string | null;
+            /**
              * @description What becomes of its effects: `suppress`, `sandbox`, `recorded`, `recorded-then-live` or `live`, as the table of this
              *     operation says. If it is not given: `suppress`; but `sandbox` for a fork of a sandbox, and `recorded` for one of a
              *     recorded fork. Another policy than `sandbox` for a fork of a sandbox is refused with `FORK_SANDBOXED`.
@@ -2878,6 +2903,9 @@ export interface components {
             manifest?: string | null;
             /** @description The name of another program that the branch runs from its first input on. */
             program?: string | null;
+            /** @description With `at_await`: the await ends with this result in the fork, before anything else happens there. */
+            with?: unknown;
+            with_error?: components["schemas"]["AwaitError"] | null;
             /** @description The id or the name of the new world. Without a name it gets one: `alice-fork-2`. */
             world?: string | null;
         };
@@ -3892,7 +3920,7 @@ export interface components {
             label?: string | null;
             /** @description Only worlds whose name begins so. */
             name?: string | null;
-            /** @description Only worlds whose name contains this. */
+            /** @description Only worlds whose name contains this, in small or large letters. */
             name_contains?: string | null;
             /** @description Only worlds that are on hold because their turns or a step failed (`true`), or only those that are not. */
             on_hold?: boolean | null;
@@ -3901,7 +3929,7 @@ export interface components {
             /** @description Only worlds that run this program: `todo` for all of its versions, `todo@2`, or the hash of a manifest. */
             program?: string | null;
             /**
-             * @description `name` (only worlds that have one), `created`, `newest` (by time of creation, the newest first), or `id`, the default; by default a list by the beginning of a name is in
+             * @description `name` (only worlds that have one), `created`, `newest` (by time of creation, the newest first), `active` (by last activity, the latest first), or `id`, the default; by default a list by the beginning of a name is in
              *     the order of names, and one by a label without a value in the order of values.
              */
             sort?: string | null;
@@ -6638,7 +6666,7 @@ export interface operations {
                 state?: string;
                 /** @description Only worlds whose name begins so. */
                 name?: string;
-                /** @description Only worlds whose name contains this. */
+                /** @description Only worlds whose name contains this, in small or large letters. */
                 name_contains?: string;
                 /** @description Only worlds with these labels: `customer=17`, or `customer` for any value; several are separated by commas. */
                 label?: string;
@@ -6664,7 +6692,7 @@ export interface operations {
                 /** @description Only worlds with an effect that has been open for so many seconds; the first 10,000 effects of each stage are looked at. */
                 effects_older_than_s?: number;
                 /**
-                 * @description `name` (only worlds that have one), `created`, `newest` (by time of creation, the newest first), or `id`, the default; by default a list by the beginning of a name is in
+                 * @description `name` (only worlds that have one), `created`, `newest` (by time of creation, the newest first), `active` (by last activity, the latest first), or `id`, the default; by default a list by the beginning of a name is in
                  *     the order of names, and one by a label without a value in the order of values.
                  */
                 sort?: string;
@@ -6712,7 +6740,7 @@ export interface operations {
                 state?: string;
                 /** @description Only worlds whose name begins so. */
                 name?: string;
-                /** @description Only worlds whose name contains this. */
+                /** @description Only worlds whose name contains this, in small or large letters. */
                 name_contains?: string;
                 /** @description Only worlds with these labels: `customer=17`, or `customer` for any value; several are separated by commas. */
                 label?: string;
@@ -6738,7 +6766,7 @@ export interface operations {
                 /** @description Only worlds with an effect that has been open for so many seconds; the first 10,000 effects of each stage are looked at. */
                 effects_older_than_s?: number;
                 /**
-                 * @description `name` (only worlds that have one), `created`, `newest` (by time of creation, the newest first), or `id`, the default; by default a list by the beginning of a name is in
+                 * @description `name` (only worlds that have one), `created`, `newest` (by time of creation, the newest first), `active` (by last activity, the latest first), or `id`, the default; by default a list by the beginning of a name is in
                  *     the order of names, and one by a label without a value in the order of values.
                  */
                 sort?: string;

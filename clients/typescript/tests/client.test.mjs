@@ -104,7 +104,7 @@ test('forks, compares, verifies, exports and imports', async () => {
   await child.call('add', 100);
   const differences = await parent.diff({ with: 'child' });
   assert.equal(differences.length, 1);
-  assert.equal((await parent.lineage()).children.length, 1);
+  assert.equal((await parent.lineage()).forks.length, 1);
   assert.ok((await parent.verify()).records > 0);
   assert.equal((await parent.rehearse({ program: 'counter' })).divergence ?? null, null);
   const imported = await mundi.import(await parent.exportBytes(), { world: 'imported' });

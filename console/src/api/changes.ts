@@ -1,11 +1,14 @@
 // What changes in a universe, pushed by the server: screens look again when something changed, and not before.
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { events } from './client';
+import type { components } from './schema';
 
 export type Change = 'worlds' | 'dead_letters' | 'workers' | 'timers';
-type Listener = (changed: Change[]) => void;
+/** An event of the stream: what changed, and which worlds. */
+export type Changes = Omit<components['schemas']['Changes'], 'changed'> & { changed: Change[] };
+type Listener = (changes: Changes) => void;
 
-const ALL: Change[] = ['worlds', 'dead_letters', 'workers', 'timers'];
+const EVERYTHING: Changes = { changed: ['worlds', 'dead_letters', 'workers', 'timers'], worlds: [], more_worlds: true };
 const AGAIN_MS = 1_000;
 /** Where the server refuses a stream, screens look again this often. */
 const REFUSED_MS = 10_000;
@@ -43,32 +46,39 @@ class Stream {
     while (!signal.aborted) {
       let pause = AGAIN_MS;
       try {
-        for await (const { data } of events('/v1/u/{universe}/events', { path: { universe: this.universe }, signal })) this.tell((JSON.parse(data) as { changed: Change[] }).changed);
+        for await (const { data } of events('/v1/u/{universe}/events', { path: { universe: this.universe }, signal })) this.tell(JSON.parse(data) as Changes);
       } catch (error) {
         if (signal.aborted) return;
         if ((error as { status?: number }).status) {
           pause = REFUSED_MS;
-          this.tell(ALL);
+          this.tell(EVERYTHING);
         }
       }
       await new Promise((wake) => setTimeout(wake, pause));
     }
   }
 
-  private tell(changed: Change[]) {
-    this.listeners.forEach((listener) => listener(changed));
+  private tell(changes: Changes) {
+    this.listeners.forEach((listener) => listener(changes));
   }
 }
 
 const streams = new Map<string, Stream>();
 
-/** A number that rises when something of these kinds changed. */
-export function useChanges(universe: string, ...kinds: Change[]): number {
-  const [version, set] = useState(0);
+/** Is told of every event. */
+export function useEvents(universe: string, listener: Listener) {
+  const newest = useRef(listener);
+  newest.current = listener;
   useEffect(() => {
     const stream = streams.get(universe) ?? new Stream(universe);
     streams.set(universe, stream);
-    return stream.listen((changed) => kinds.some((kind) => changed.includes(kind)) && set((it) => it + 1));
-  }, [universe, kinds.join()]);
+    return stream.listen((changes) => newest.current(changes));
+  }, [universe]);
+}
+
+/** A number that rises when something of these kinds changed. */
+export function useChanges(universe: string, ...kinds: Change[]): number {
+  const [version, set] = useState(0);
+  useEvents(universe, ({ changed }) => kinds.some((kind) => changed.includes(kind)) && set((it) => it + 1));
   return version;
 }

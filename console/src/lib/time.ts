@@ -52,3 +52,11 @@ export function relative(text: string | null | undefined, now = Date.now()): str
   if (Math.abs(away) < 1_000) return 'now';
   return away < 0 ? `${duration(-away)} ago` : `in ${duration(away)}`;
 }
+
+/** What a world waits for, behind the word “waits”. */
+export function waiting({ waits }: { waits?: string | null }): string | undefined {
+  if (!waits) return undefined;
+  if (waits === 'resume') return 'to be resumed';
+  const due = /^a timer at (\S+)$/.exec(waits)?.[1];
+  return due ? `for a timer, due ${relative(due, Date.now())}` : `for ${waits}`;
+}

@@ -93,7 +93,7 @@ function Form({ world, route, details, programs }: { world: string; route: Route
               ))}
           </ol>
           <h2>2. What it is called</h2>
-          <Field label="Name" hint="Drawn at random if you leave it empty.">
+          <Field label="Name" hint={`A free one such as ${details.name ?? 'world'}-fork-1 if you leave it empty.`}>
             <input type="text" value={name} placeholder={`${details.name ?? 'world'}-what-if`} onInput={(changed) => setName(changed.currentTarget.value)} />
           </Field>
           <h2>3. What is different (optional)</h2>

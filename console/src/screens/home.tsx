@@ -1,15 +1,19 @@
 // How a universe is doing: what needs a person first, then counts, throughput and workers.
 import { useEffect, useMemo, useState } from 'preact/hooks';
-import { api, type Page, type Summary, type Worker, type World } from '../api/client';
-import { useChanges } from '../api/changes';
+import { api, type Page, type Query, type Summary, type Worker, type World } from '../api/client';
+import { useChanges, useEvents } from '../api/changes';
 import { useLoad } from '../api/use';
 import { watchMetrics, type Sample } from '../lib/metrics';
 import { to } from '../lib/route';
 import { useMay, useSession } from '../lib/session';
 import { mundi } from '../lib/commands';
 import { count, short } from '../lib/text';
+import { waiting } from '../lib/time';
 import { Badge, Copy, Loading, Problem, Time } from '../ui/basics';
 import { Chart } from '../ui/chart';
+
+/** Worlds that home lists. */
+const ACTIVE = 6;
 
 export function Home() {
   const { universe } = useSession();
@@ -21,6 +25,9 @@ export function Home() {
   const summary = useLoad((signal) => api.get<Summary>('/v1/u/{universe}/summary', { path: { universe }, signal }), [universe], 15_000, any);
   const held = useLoad((signal) => list(universe, { on_hold: true }, signal), [universe], undefined, ofWorlds);
   const failed = useLoad((signal) => list(universe, { failed: true }, signal), [universe], 15_000, ofWorlds);
+  const active = useLoad((signal) => list(universe, { sort: 'active', limit: ACTIVE }, signal), [universe], 15_000, ofWorlds);
+  const [fresh, setFresh] = useState<Set<string>>(new Set());
+  useEvents(universe, ({ worlds }) => worlds.length > 0 && setFresh(new Set(worlds.map(({ world }) => world))));
   const workers = useLoad((signal) => api.get<Worker[]>('/v1/u/{universe}/workers', { path: { universe }, signal }), [universe], 15_000, ofWorkers);
   if (summary.error && !summary.value) return <Problem error={summary.error} retry={summary.reload} />;
   if (!summary.value) return <Loading what="the universe" />;
@@ -54,6 +61,7 @@ export function Home() {
         {card(queues.timers, 'timers', to(['u', universe, 'timers']))}
         {card(queues.dead_letters, 'dead letters', to(['u', universe, 'dead-letters']), 'bad')}
       </ul>
+      {(active.value ?? []).length > 0 && <Active worlds={active.value!} fresh={fresh} />}
       {may('metrics') && <Charts />}
       <section>
         <h2>Workers</h2>
@@ -63,8 +71,52 @@ export function Home() {
   );
 }
 
-async function list(universe: string, query: Record<string, boolean>, signal: AbortSignal): Promise<World[]> {
-  return (await api.get<Page<World>>('/v1/u/{universe}/worlds', { path: { universe }, query: { ...query, limit: 5 }, signal })).items;
+async function list(universe: string, query: Query, signal: AbortSignal): Promise<World[]> {
+  return (await api.get<Page<World>>('/v1/u/{universe}/worlds', { path: { universe }, query: { limit: 5, ...query }, signal })).items;
+}
+
+/** The worlds that were opened or released last, and which of them the last event named. */
+function Active({ worlds, fresh }: { worlds: World[]; fresh: Set<string> }) {
+  const { universe } = useSession();
+  return (
+    <section>
+      <h2>Worlds that were active last</h2>
+      <div class="scroll panel" tabIndex={0} role="region" aria-label="Worlds that were active last">
+        <table>
+          <thead>
+            <tr>
+              <th>World</th>
+              <th>State</th>
+              <th>Program</th>
+              <th>Records</th>
+              <th>Last active</th>
+              <th>Waits</th>
+            </tr>
+          </thead>
+          <tbody>
+            {worlds.map((world) => (
+              <tr key={world.world}>
+                <td>
+                  <a href={to(['u', universe, 'worlds', world.name ?? world.world])}>{world.name ?? short(world.world)}</a>
+                  {fresh.has(world.world) && <span class="mute"> just changed</span>}
+                </td>
+                <td>
+                  <Badge of={world.state} />
+                </td>
+                <td>{world.program ?? short(world.manifest, 12)}</td>
+                <td>{(world.head ?? 0).toLocaleString('en-US')}</td>
+                <td>{world.active_at ? <Time at={world.active_at} /> : 'never'}</td>
+                <td>{waiting(world) ?? '–'}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      <p class="after">
+        <a href={to(['u', universe, 'worlds'], { sort: 'active' })}>All worlds, the last active first</a>
+      </p>
+    </section>
+  );
 }
 
 function Needs({ held, failed, letters }: { held: World[]; failed: World[]; letters: number }) {

@@ -61,7 +61,7 @@ export function DeadLetters({ route }: { route: Route }) {
     title: `${verb === 'replay' ? 'Replay' : 'Drop'} ${count(letters.length, 'dead letter')}`,
     danger: verb === 'drop',
     consequence: <p>{verb === 'replay' ? 'They go back to their queue and are tried again, with a new budget of attempts.' : 'They are forgotten for good. A world that waits for the receipt of such an effect goes on waiting: answer it by hand in that case.'}</p>,
-    command: command(universe, ['dead-letter', verb, ...letters.slice(0, 5)], 'POST', '/v1/u/{universe}/dead-letters', { path: { universe }, body: { action: verb, letters } }),
+    command: command(universe, ['dead-letter', verb, ...letters], 'POST', '/v1/u/{universe}/dead-letters', { path: { universe }, body: { action: verb, letters } }),
     run: () => run(verb, letters).catch((error: Refusal) => Promise.reject(error)),
   });
   return (

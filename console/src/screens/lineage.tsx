@@ -11,7 +11,7 @@ const NODES_MAX = 200;
 
 interface Node {
   details: WorldDetails;
-  children: Node[];
+  forks: Node[];
   cut: boolean;
 }
 
@@ -20,18 +20,18 @@ async function tree(universe: string, world: string, signal: AbortSignal): Promi
   const describe = (name: string) => api.get<WorldDetails>('/v1/u/{universe}/worlds/{world}', { path: { universe, world: name }, signal });
   const family = (name: string) => api.get<Family>('/v1/u/{universe}/worlds/{world}/lineage', { path: { universe, world: name }, signal });
   const root = (await family(world)).ancestors.at(-1)?.world ?? world;
-  const node = async (name: string): Promise<Node> => ({ details: await describe(name), children: [], cut: false });
+  const node = async (name: string): Promise<Node> => ({ details: await describe(name), forks: [], cut: false });
   const top = await node(root);
   const queue = [top];
   let seen = 1;
   for (let next = queue.shift(); next; next = queue.shift()) {
-    const { children, more_children } = await family(next.details.world);
-    const room = children.slice(0, Math.max(0, NODES_MAX - seen));
-    next.cut = more_children || room.length < children.length;
-    const found = await Promise.all(room.map((child) => node(child.world).catch(() => undefined)));
-    next.children = found.filter((child) => child !== undefined).sort((a, b) => a.details.first_height - b.details.first_height);
-    seen += next.children.length;
-    queue.push(...next.children);
+    const { forks, more_forks } = await family(next.details.world);
+    const room = forks.slice(0, Math.max(0, NODES_MAX - seen));
+    next.cut = more_forks || room.length < forks.length;
+    const found = await Promise.all(room.map((fork) => node(fork.world).catch(() => undefined)));
+    next.forks = found.filter((fork) => fork !== undefined).sort((a, b) => a.details.first_height - b.details.first_height);
+    seen += next.forks.length;
+    queue.push(...next.forks);
   }
   return top;
 }
@@ -75,10 +75,10 @@ function Branch({ node, current, universe }: { node: Node; current: string; univ
           <a href={to(['u', universe, 'compare'], { left: details.parent.world, right: details.name ?? details.world, from: details.parent.forked_at })}>compare with its parent</a>
         )}
       </div>
-      {(node.children.length > 0 || node.cut) && (
+      {(node.forks.length > 0 || node.cut) && (
         <ul>
-          {node.children.map((child) => (
-            <Branch key={child.details.world} node={child} current={current} universe={universe} />
+          {node.forks.map((fork) => (
+            <Branch key={fork.details.world} node={fork} current={current} universe={universe} />
           ))}
           {node.cut && <li class="mute">more forks than are shown here</li>}
         </ul>

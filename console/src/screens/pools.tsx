@@ -147,7 +147,7 @@ function Watch({ pool, policy, changed }: { pool: string; policy: Policy | null;
   const may = useMay();
   const [open, setOpen] = useState(false);
   return (
-    <section class="panel" aria-label="Watchers">
+    <section class="panel pad" aria-label="Watchers">
       <h2>Watchers</h2>
       <p>{policy ? rules(policy) : 'Nobody watches this pool: leases that a holder does not release are revoked and reclaimed by hand.'}</p>
       {may('admin') && (

@@ -36,7 +36,7 @@ export function worldActions(universe: string, chosen: Chosen[]): Record<Verb, A
           {chosen.length > 1 && <p class="mute">{chosen.slice(0, 12).map((it) => it.name).join(', ')}{chosen.length > 12 ? `, and ${chosen.length - 12} more` : ''}</p>}
         </>
       ),
-      command: chosen.length === 1 ? commandOf(universe, verb, chosen[0]!.name) : undefined,
+      command: chosen.length === 1 ? commandOf(universe, verb, chosen[0]!.name) : forEach(chosen, commandOf(universe, verb, 'WORLD')),
       run: () => each(chosen, (world) => call(universe, verb, world), label),
     };
   };
@@ -49,6 +49,12 @@ function commandOf(universe: string, verb: Verb, world: string): Command {
   return verb === 'delete'
     ? command(universe, words, 'DELETE', '/v1/u/{universe}/worlds/{world}', { path: { universe, world } })
     : command(universe, words, 'POST', `/v1/u/{universe}/worlds/{world}/${verb}`, { path: { universe, world } });
+}
+
+/** A command for one world, in a loop of the shell. Names and ids need no quotes there. */
+function forEach(chosen: Chosen[], { mundi, curl }: Command): Command {
+  const loop = (one: string) => `for world in ${chosen.map((it) => it.world).join(' ')}; do ${one.replace('WORLD', '$world')}; done`;
+  return { mundi: mundi && loop(mundi), curl: loop(curl) };
 }
 
 function call(universe: string, verb: Verb, world: string): Promise<unknown> {

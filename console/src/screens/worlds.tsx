@@ -1,13 +1,14 @@
 // All worlds of a universe: a table that stays fast with a hundred thousand of them.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { api, Refusal, type Page, type Program, type World } from '../api/client';
-import { useChanges } from '../api/changes';
+import { api, Refusal, type Page, type Program, type World, type WorldDetails } from '../api/client';
+import { useEvents, type Changes } from '../api/changes';
 import { useLoad } from '../api/use';
 import { command } from '../lib/commands';
 import { useKeys } from '../lib/keys';
 import { go, refine, to, type Route } from '../lib/route';
 import { useMay, useSession } from '../lib/session';
-import { short } from '../lib/text';
+import { count, short } from '../lib/text';
+import { waiting } from '../lib/time';
 import { Badge, Commands, Confirm, Copy, Dialog, Empty, Field, Problem, Time, type Action } from '../ui/basics';
 import { Icon } from '../ui/icon';
 import { VirtualList } from '../ui/list';
@@ -17,7 +18,7 @@ const PAGE = 500;
 /** As soon as fewer rows than this lie below what is shown, the next page is asked for. */
 const AHEAD = 200;
 
-type Sort = 'id' | 'name' | 'created' | 'state' | 'program';
+type Sort = 'id' | 'name' | 'created' | 'active' | 'state' | 'program';
 const STATES = ['live', 'paused', 'on_hold', 'failed', 'archived', 'deleting', 'deleted'];
 
 interface Filter {
@@ -27,16 +28,20 @@ interface Filter {
   held: string;
 }
 
-/** Tables of up to so many rows are read again when worlds change; those that are larger say that they are old. */
+/** Tables of up to so many rows are read again when more worlds change than the server names; those that are larger say that they are old. */
 const REFRESHED_MAX = 2_000;
 
 /** Orders that the server knows. It lists only worlds that have a name in the order of names. */
-const SERVER_ORDERS: Partial<Record<Sort, string>> = { created: 'newest' };
+const SERVER_ORDERS: Partial<Record<Sort, string>> = { name: 'name', created: 'newest', active: 'active' };
+
+/** A part of an id, which the server does not look for. */
+const isPartOfId = (name: string) => /^w_/i.test(name);
 
 /** What the server filters and sorts by; the rest is done here, page by page. */
-function serverFilter({ state, program, held }: Filter, sort: Sort) {
+function serverFilter({ state, program, held, name }: Filter, sort: Sort) {
   return {
     sort: SERVER_ORDERS[sort],
+    name_contains: isPartOfId(name) ? undefined : name || undefined,
     state: ['live', 'paused', 'archived', 'deleting', 'deleted'].includes(state) ? state : undefined,
     on_hold: state === 'on_hold' ? true : undefined,
     failed: state === 'failed' ? true : undefined,
@@ -86,6 +91,36 @@ class Rows {
     return api.get<Page<World>>('/v1/u/{universe}/worlds', { path: { universe: this.universe }, query, signal: this.abort.signal });
   }
 
+  /** Worlds changed: those that the server names are read one by one, in a table of many pages. */
+  async follow({ changed, worlds, more_worlds }: Changes) {
+    if (!changed.includes('worlds') || this.next === undefined) return;
+    if (more_worlds || (this.isComplete && this.items.length <= PAGE)) return this.refresh();
+    const read = worlds.map(({ world }) =>
+      api.get<WorldDetails>('/v1/u/{universe}/worlds/{world}', { path: { universe: this.universe, world }, signal: this.abort.signal }).then(
+        (found) => this.put(found),
+        (error) => error.status === 404 && this.remove(world),
+      ),
+    );
+    await Promise.all(read);
+    if (!this.abort.signal.aborted) this.changed();
+  }
+
+  private remove(world: string) {
+    this.items = this.items.filter((it) => it.world !== world);
+  }
+
+  /** A world as it is now, in its place. One that stands behind all that was read comes with a later page. */
+  private put(found: World) {
+    const at = this.items.findIndex((it) => it.world === found.world);
+    const others = at < 0 ? this.items : this.items.toSpliced(at, 1);
+    if (!isListed(found, this.filter)) return void (this.items = others);
+    const keeps = at >= 0 && this.sort !== 'active';
+    const behind = others.findIndex((it) => isBefore(found, it, this.sort));
+    const place = keeps ? at : behind;
+    if (place < 0 && !this.isComplete) this.items = others;
+    else this.items = others.toSpliced(place < 0 ? others.length : place, 0, found);
+  }
+
   /** Reads again what was read, if that is not much; otherwise it is only noted that it is old. */
   async refresh() {
     if (this.loading || this.next === undefined) return;
@@ -133,14 +168,13 @@ export function Worlds({ route }: { route: Route }) {
     void rows.more();
     return () => rows.end();
   }, [rows]);
-  const version = useChanges(universe, 'worlds');
-  useEffect(() => void rows.refresh(), [version]);
+  useEvents(universe, (changes) => void rows.follow(changes));
   const programs = useLoad((signal) => api.get<Program[]>('/v1/u/{universe}/programs', { path: { universe }, signal }), [universe]);
 
   const shown = useMemo(() => sorted(rows.items.filter((world) => fits(world, filter)), sort), [rows.items, filter.name, filter.state, sort]);
   const [reach, setReach] = useState(0);
   // A filter that fits little, and an order that is not the server's, need more pages than what is shown.
-  const wantsAll = (sort !== 'id' && SERVER_ORDERS[sort] === undefined) || filter.name !== '';
+  const wantsAll = (sort !== 'id' && SERVER_ORDERS[sort] === undefined) || isPartOfId(filter.name);
   useEffect(() => {
     if (!rows.isComplete && !rows.error && (wantsAll || shown.length < reach + AHEAD)) void rows.more();
   });
@@ -170,7 +204,7 @@ export function Worlds({ route }: { route: Route }) {
       <header class="screen-head">
         <h1>Worlds</h1>
         <span class="mute" role="status" data-loaded={rows.items.length} data-complete={rows.isComplete}>
-          {isFiltered ? `${shown.length.toLocaleString('en-US')} fit, of ${rows.items.length.toLocaleString('en-US')} looked at` : `${rows.items.length.toLocaleString('en-US')} loaded`}
+          {isFiltered ? `${count(shown.length, 'world')} found` : `${count(rows.items.length, 'world')} loaded`}
           {rows.isComplete ? '' : ', more below'}
         </span>
         {rows.isOld && (
@@ -208,8 +242,9 @@ export function Worlds({ route }: { route: Route }) {
         </select>
         <select aria-label="Order" value={sort} onChange={(event) => refine({ sort: event.currentTarget.value === 'id' ? undefined : event.currentTarget.value })}>
           <option value="id">In the order of ids</option>
-          <option value="name">By name</option>
+          <option value="name">By name (named only)</option>
           <option value="created">Newest first</option>
+          <option value="active">Last active first</option>
           <option value="state">By state</option>
           <option value="program">By program</option>
         </select>
@@ -258,7 +293,8 @@ export function Worlds({ route }: { route: Route }) {
               <span>State</span>
               <span>Program</span>
               <span>Created</span>
-              <span>Last error</span>
+              <span>Last active</span>
+              <span>Last error, or what it waits for</span>
             </div>
           }
           row={(index) => {
@@ -291,11 +327,32 @@ function WorldRow({ world, universe, current, chosen, toggle }: { world: World; 
       <span>
         <Time at={world.created_at} />
       </span>
-      <span class="cut error-text" title={error ? `${error.code}: ${error.reason}` : undefined}>
-        {error ? `${error.code}: ${error.reason}` : ''}
-      </span>
+      <span>{world.active_at ? <Time at={world.active_at} /> : <span class="mute">never</span>}</span>
+      {error ? (
+        <span class="cut error-text" title={`${error.code}: ${error.reason}`}>
+          {error.code}: {error.reason}
+        </span>
+      ) : (
+        <span class="cut mute">{world.waits && `waits ${waiting(world)}`}</span>
+      )}
     </div>
   );
+}
+
+/** Whether the server would list a world under a filter. */
+function isListed(world: World, { state, program, held }: Filter): boolean {
+  if (state === 'live' ? !['live', 'paused', 'on_hold'].includes(world.state) : state === 'failed' ? !world.failed : state ? world.state !== state : world.state === 'deleted') return false;
+  if (program && world.program !== program && !world.program?.startsWith(`${program}@`)) return false;
+  return !held || (held === 'anybody') === Boolean(world.lease);
+}
+
+/** Whether a world stands before another one in an order of the server. */
+function isBefore(one: World, other: World, sort: Sort): boolean {
+  const latest = (at: number | null | undefined, than: number | null | undefined) => (at ?? 0) > (than ?? 0);
+  if (sort === 'created') return latest(one.created_at_ns, other.created_at_ns);
+  if (sort === 'active') return latest(one.active_at_ns, other.active_at_ns);
+  if (sort === 'name') return (one.name ?? '\uffff') < (other.name ?? '\uffff');
+  return one.world < other.world;
 }
 
 function fits(world: World, filter: Filter): boolean {
@@ -307,8 +364,9 @@ function fits(world: World, filter: Filter): boolean {
 function sorted(worlds: World[], sort: Sort): World[] {
   const by: Record<Sort, ((world: World) => string) | undefined> = {
     id: undefined,
-    name: (world) => world.name ?? '\uffff',
+    name: undefined,
     created: undefined,
+    active: undefined,
     state: (world) => world.state,
     program: (world) => world.program ?? '\uffff',
   };

@@ -17,16 +17,20 @@ use mundi_model::{
 use mundi_runtime::{
     Plane,
     effects::{Adapter, Call, invalid, refused},
+    metrics::Metrics,
 };
-use mundi_store::protocol::{CancelChild, Failure, ListChildren, Repeat};
+use mundi_store::protocol::{CancelChild, CancelRequested, Failure, ListChildren, Repeat};
+use std::sync::Arc;
 
 pub struct ChildCancelAdapter<P> {
     plane: P,
+    metrics: Arc<Metrics>,
 }
 
 impl<P: Plane> ChildCancelAdapter<P> {
-    pub fn new(plane: P) -> Self {
-        Self { plane }
+    /// Counts the children that it ends.
+    pub fn new(plane: P, metrics: Arc<Metrics>) -> Self {
+        Self { plane, metrics }
     }
 
     async fn cancel(&self, call: &Call) -> Result<Value, Failure> {
@@ -45,6 +49,10 @@ impl<P: Plane> ChildCancelAdapter<P> {
             now_ns: self.plane.now_ns(),
         };
         let done = self.plane.run(&cancel).await.map_err(|error| refused(&error))?.output;
+        if done == CancelRequested::Cancelled {
+            let place = (call.universe, call.world, child);
+            self.metrics.children().perhaps_ended(&self.plane, place, cancel.now_ns).await;
+        }
         Ok(map([
             ("outcome", text(done.as_str().to_owned())),
             ("child_id", text(child.to_string())),

@@ -18,16 +18,20 @@ use mundi_model::{
 use mundi_runtime::{
     Plane,
     effects::{Adapter, Call, invalid, refused},
+    metrics::Metrics,
 };
 use mundi_store::protocol::{ChildFinish, EndWorldChild, Failure, Repeat};
+use std::sync::Arc;
 
 pub struct ChildDoneAdapter<P> {
     plane: P,
+    metrics: Arc<Metrics>,
 }
 
 impl<P: Plane> ChildDoneAdapter<P> {
-    pub fn new(plane: P) -> Self {
-        Self { plane }
+    /// Counts the children that it ends.
+    pub fn new(plane: P, metrics: Arc<Metrics>) -> Self {
+        Self { plane, metrics }
     }
 
     async fn done(&self, call: &Call) -> Result<Value, Failure> {
@@ -44,6 +48,7 @@ impl<P: Plane> ChildDoneAdapter<P> {
             code @ Code::UrmChildClaimLost => Failure { code, reason: error.to_string(), repeat: Repeat::Never },
             _ => refused(&error),
         })?;
+        self.metrics.children().finished(&ended.output, end.now_ns);
         let (outcome, code) = (ended.output.outcome.as_str(), ended.output.code.map_or(Value::Null, text));
         Ok(map([("outcome", text(outcome)), ("code", code)]))
     }

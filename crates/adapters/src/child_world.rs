@@ -61,7 +61,7 @@ impl<P: Plane> WorldChildren<P> {
         }
         let new = NewWorld { universe, world, manifest, inbox: None, now_ns: token.spawned_at_ns };
         let begin = begin_world(plane, new, Naming::default()).await.map_err(|error| refused(&error))?;
-        Ok(CreateWorld { command: Some(first), ..begin })
+        Ok(CreateWorld { commands: vec![first], ..begin })
     }
 }
 

@@ -66,8 +66,12 @@ enum What {
     Tenants(Common),
     /// Endless loops in one universe: what calls of another one, and `/livez`, wait beside them.
     Loops(Common),
+    /// Many worlds (100,000) and a long journal (100,000 records): what a page, a count and SQL cost, beside a tenth of them.
+    Find(serving::FindSettings),
     /// Pools: cycles of reserve, activate and release on one shard and on several, beside PostgreSQL and etcd.
     Pool(serving::PoolSettings),
+    /// Children that do nothing, of 1, 32 and 256 parents: from spawn to end, with what they commit beside their parents' turns.
+    Child(runtime::ChildSettings),
     /// The embedded engine: puts, queues, scans, opening; beside a raw synced log.
     Engine(engine::Settings),
     /// The persistence plane: enqueue, drain, replay, restore; beside a raw synced log.
@@ -81,6 +85,9 @@ enum What {
     /// The server that the workloads talk to: as `mundi dev`, with the program of the benches.
     #[command(hide = true)]
     Node(serving::NodeSettings),
+    /// Makes many worlds and a long journal in the folder of a server that is not running.
+    #[command(hide = true)]
+    Fill(serving::FillSettings),
     /// The least that calls over HTTP can cost: a bare counter with a synced log.
     #[command(hide = true)]
     Floor(serving::NodeSettings),
@@ -121,11 +128,14 @@ impl BenchArgs {
             Some(What::Tenants(common)) => reported(common, |report| serving::tenants(report, common, again)),
             Some(What::Loops(common)) => reported(common, |report| serving::loops(report, common, again)),
             Some(What::Pool(settings)) => serving::pool(settings, again),
+            Some(What::Child(settings)) => runtime::children(settings),
             Some(What::Engine(settings)) => engine::run(settings),
             Some(What::Store(settings)) => store::run(settings),
             Some(What::Runtime(settings)) => runtime::run(settings),
             Some(What::Fleet(settings)) => fleet::run(settings),
             Some(What::Failover(settings)) => fleet::failover(settings),
+            Some(What::Find(settings)) => serving::find(settings, again),
+            Some(What::Fill(settings)) => serving::fill(settings),
             Some(What::Node(settings)) => serving::node(settings),
             Some(What::Floor(settings)) => serving::floor(settings),
         }

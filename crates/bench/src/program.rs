@@ -4,12 +4,16 @@ use mundi_kernel::{
     manifest::{EffectRule, Manifest, Schema},
     program::{Cause, Event, Failure, Host, Outgoing, Program, View},
 };
-use mundi_model::{Value, cbor};
+use mundi_model::{
+    Value, cbor,
+    child::{CHILD_SPAWN, Spend, spec_params},
+};
 use mundi_server::programs::Programs;
 use std::collections::BTreeMap;
 
 /// - `effect`: asks for an effect, and replies when its receipt is there;
 /// - `http` with a URL: the same through the loopback;
+/// - `child`: spawns a child that does nothing, and replies when it has ended;
 /// - `message` with a world: sends it a `note`, and replies when that is in its inbox;
 /// - `timer` with nanoseconds: sets a timer so far ahead, and replies when it fires with how late that was;
 /// - `timers` with `[timers, nanoseconds]`: sets so many; `fired` tells how many fired, `late` how late they were: how many by up to
@@ -23,12 +27,14 @@ pub(crate) fn programs() -> Programs {
 }
 
 const CELL_BYTES: usize = 4_096;
+/// The kind of children that the bench of children runs itself.
+pub(crate) const NO_WORK: &str = "external.nothing";
 
 fn declare(manifest: &mut Manifest) {
-    let events = ["effect", "http", "message", "note", "timer", "timers", "fill"];
+    let events = ["child", "effect", "http", "message", "note", "timer", "timers", "fill"];
     manifest.events = events.map(|name| (name.to_owned(), Schema::anything())).into();
     manifest.queries = BTreeMap::from(["fired", "late"].map(|name| (name.to_owned(), Schema::anything())));
-    let effects = ["blob.put", "http.request", "fabric.send"];
+    let effects = ["blob.put", "http.request", "fabric.send", CHILD_SPAWN];
     manifest.effects = effects.map(|kind| (kind.to_owned(), EffectRule::default())).into();
 }
 
@@ -65,6 +71,10 @@ impl Program for Bench {
         match event.cause {
             Cause::Event { schema: "effect", .. } => {
                 ask(host, "blob.put", [("bytes", Value::Bytes(b"content".to_vec()))], &call)
+            }
+            Cause::Event { schema: "child", .. } => {
+                let params = spec_params(NO_WORK, &Value::Null, &Spend::default());
+                Ok(host.spawn_child(&params, &call).map(drop)?)
             }
             Cause::Event { schema: "http", value, .. } => ask(host, "http.request", [("url", read(value)?)], &call),
             Cause::Event { schema: "message", value, .. } => {

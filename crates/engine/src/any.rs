@@ -2,20 +2,40 @@
 
 #[cfg(feature = "foundationdb")]
 use crate::foundationdb::{FoundationDb, FoundationDbTransaction};
+#[cfg(feature = "testing")]
+use crate::memory::{Memory, MemoryTransaction};
+#[cfg(feature = "postgres")]
+use crate::postgres::{Postgres, PostgresTransaction};
 use crate::{
-    CommitError, Committed, Embedded, Engine, EngineError, Page, Postgres, RangeRead, Read, ReadPlan, Source,
-    Transaction, embedded::EmbeddedTransaction, postgres::PostgresTransaction,
+    CommitError, Committed, Embedded, Engine, EngineError, Page, RangeRead, Read, ReadPlan, Source, Transaction,
+    embedded::EmbeddedTransaction,
 };
 use bytes::Bytes;
-use futures_util::future::Either;
+use futures_util::future::BoxFuture;
 
 /// The engine that a configuration names.
 #[derive(Debug, Clone)]
 pub enum AnyEngine {
     Embedded(Embedded),
+    #[cfg(feature = "postgres")]
     Postgres(Postgres),
     #[cfg(feature = "foundationdb")]
     FoundationDb(FoundationDb),
+    #[cfg(feature = "testing")]
+    Memory(Memory),
+}
+
+impl From<Embedded> for AnyEngine {
+    fn from(engine: Embedded) -> Self {
+        Self::Embedded(engine)
+    }
+}
+
+#[cfg(feature = "postgres")]
+impl From<Postgres> for AnyEngine {
+    fn from(engine: Postgres) -> Self {
+        Self::Postgres(engine)
+    }
 }
 
 #[cfg(feature = "foundationdb")]
@@ -25,16 +45,25 @@ impl From<FoundationDb> for AnyEngine {
     }
 }
 
-impl From<Embedded> for AnyEngine {
-    fn from(engine: Embedded) -> Self {
-        Self::Embedded(engine)
+#[cfg(feature = "testing")]
+impl From<Memory> for AnyEngine {
+    fn from(engine: Memory) -> Self {
+        Self::Memory(engine)
     }
 }
 
-impl From<Postgres> for AnyEngine {
-    fn from(engine: Postgres) -> Self {
-        Self::Postgres(engine)
-    }
+macro_rules! on_any {
+    ($self:ident, $it:ident => $call:expr) => {
+        match $self {
+            Self::Embedded($it) => $call,
+            #[cfg(feature = "postgres")]
+            Self::Postgres($it) => $call,
+            #[cfg(feature = "foundationdb")]
+            Self::FoundationDb($it) => $call,
+            #[cfg(feature = "testing")]
+            Self::Memory($it) => $call,
+        }
+    };
 }
 
 impl Engine for AnyEngine {
@@ -43,19 +72,23 @@ impl Engine for AnyEngine {
     async fn begin(&self) -> Result<AnyTransaction, EngineError> {
         match self {
             Self::Embedded(engine) => engine.begin().await.map(|tx| AnyTransaction::Embedded(Box::new(tx))),
+            #[cfg(feature = "postgres")]
             Self::Postgres(engine) => engine.begin().await.map(|tx| AnyTransaction::Postgres(Box::new(tx))),
             #[cfg(feature = "foundationdb")]
             Self::FoundationDb(engine) => engine.begin().await.map(|tx| AnyTransaction::FoundationDb(Box::new(tx))),
+            #[cfg(feature = "testing")]
+            Self::Memory(engine) => engine.begin().await.map(|tx| AnyTransaction::Memory(Box::new(tx))),
         }
     }
 
+    /// Only engines at the other end of a network connection have a use for plans.
     async fn begin_planned(
         &self,
         source: Source,
         plan: impl FnOnce() -> ReadPlan + Send,
     ) -> Result<Option<AnyTransaction>, EngineError> {
         match self {
-            Self::Embedded(_) => Ok(None),
+            #[cfg(feature = "postgres")]
             Self::Postgres(engine) => {
                 let begun = engine.begin_planned(source, plan).await?;
                 Ok(begun.map(|tx| AnyTransaction::Postgres(Box::new(tx))))
@@ -65,57 +98,36 @@ impl Engine for AnyEngine {
                 let begun = engine.begin_planned(source, plan).await?;
                 Ok(begun.map(|tx| AnyTransaction::FoundationDb(Box::new(tx))))
             }
+            _ => {
+                let _not_asked = (source, plan);
+                Ok(None)
+            }
         }
     }
 
     fn reclaim(&self) {
-        match self {
-            Self::Embedded(engine) => engine.reclaim(),
-            Self::Postgres(engine) => engine.reclaim(),
-            #[cfg(feature = "foundationdb")]
-            Self::FoundationDb(engine) => engine.reclaim(),
-        }
+        on_any!(self, engine => engine.reclaim());
     }
 
     async fn disk_bytes(&self) -> Result<Option<u64>, EngineError> {
-        match self {
-            Self::Embedded(engine) => engine.disk_bytes().await,
-            Self::Postgres(engine) => engine.disk_bytes().await,
-            #[cfg(feature = "foundationdb")]
-            Self::FoundationDb(engine) => engine.disk_bytes().await,
-        }
+        on_any!(self, engine => engine.disk_bytes().await)
     }
 
     fn watch(&self, key: &[u8], seen: Option<Bytes>) -> impl Future<Output = Result<(), EngineError>> + Send + 'static {
-        match self {
-            Self::Embedded(engine) => Either::Left(engine.watch(key, seen)),
-            #[cfg(not(feature = "foundationdb"))]
-            Self::Postgres(engine) => Either::Right(engine.watch(key, seen)),
-            #[cfg(feature = "foundationdb")]
-            Self::Postgres(engine) => Either::Right(Either::Left(engine.watch(key, seen))),
-            #[cfg(feature = "foundationdb")]
-            Self::FoundationDb(engine) => Either::Right(Either::Right(engine.watch(key, seen))),
-        }
+        let watch: BoxFuture<'static, _> = on_any!(self, engine => Box::pin(engine.watch(key, seen)));
+        watch
     }
 }
 
 /// A transaction on it.
 pub enum AnyTransaction {
     Embedded(Box<EmbeddedTransaction>),
+    #[cfg(feature = "postgres")]
     Postgres(Box<PostgresTransaction>),
     #[cfg(feature = "foundationdb")]
     FoundationDb(Box<FoundationDbTransaction>),
-}
-
-macro_rules! on_any {
-    ($self:ident, $tx:ident => $call:expr) => {
-        match $self {
-            Self::Embedded($tx) => $call,
-            Self::Postgres($tx) => $call,
-            #[cfg(feature = "foundationdb")]
-            Self::FoundationDb($tx) => $call,
-        }
-    };
+    #[cfg(feature = "testing")]
+    Memory(Box<MemoryTransaction>),
 }
 
 impl Transaction for AnyTransaction {

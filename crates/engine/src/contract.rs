@@ -16,8 +16,8 @@ use std::future::Future;
 /// - **Durable.** When `commit` returns `Ok`, the writes survive the death of the process and of the
 ///   machine. Only [`Memory`](crate::Memory) is excused.
 /// - **Serializable.** There is one order of all committed transactions such that each saw the effects
-///   of exactly those before it, write skew and phantoms included; and it respects real time: who
-///   begins after a commit was acknowledged sees it.
+///   of exactly those before it, write skew and phantoms included; and it respects real time: a
+///   transaction that begins after a commit was acknowledged sees it.
 /// - **Stamped in that order.** See [`Transaction::put_stamped`].
 /// - **Bounded.** What exceeds `mundi_model::limits` is a typed error, and the transaction is as it was.
 ///
@@ -35,7 +35,7 @@ pub trait Engine: Clone + Send + Sync + 'static {
     /// Opens a transaction on the newest acknowledged state.
     ///
     /// Which state that is may be decided as late as by its first read: then it sees what was committed in between, and
-    /// one that reads nothing costs nothing. Whoever wants to be sure of the moment reads.
+    /// one that reads nothing costs nothing. A caller that needs to fix the moment reads.
     fn begin(&self) -> impl Future<Output = Result<Self::Transaction, EngineError>> + Send;
 
     /// As [`Engine::begin`], with a [`ReadPlan`]; `None` if the engine has no use for plans of this source. Then the plan was not asked for, and
@@ -110,8 +110,8 @@ pub trait Transaction: Send + 'static {
 
     /// Sets a value under `prefix ++ stamp ++ suffix`, where the stamp is the one of this commit.
     ///
-    /// Stamps rise in commit order, and **become visible in that order**: who has seen stamp 11 will
-    /// never again find a smaller one appear. All stamped keys of a transaction share its stamp. They
+    /// Stamps rise in commit order, and **become visible in that order**: a reader that has seen stamp 11
+    /// never sees a smaller one appear later. All stamped keys of a transaction share its stamp. They
     /// are invisible to its own reads, because the key does not exist before the commit.
     fn put_stamped(&mut self, prefix: &[u8], suffix: &[u8], value: impl Into<Bytes>) -> Result<(), EngineError>;
 

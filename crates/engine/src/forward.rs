@@ -1,4 +1,4 @@
-//! Writes that a transaction hands on unchanged: written once for all engines and wrappers.
+//! Writes that a transaction passes on unchanged: written once for all engines and wrappers.
 
 /// The writing methods of a [`Transaction`](crate::Transaction), each of which calls the one of the same name of a field; with a second name,
 /// that method of the transaction is called first.

@@ -31,7 +31,6 @@
 //! }
 //! ```
 
-#[cfg(feature = "postgres")]
 mod any;
 pub mod conformance;
 mod contract;
@@ -55,7 +54,6 @@ mod write_set;
 
 #[cfg(feature = "foundationdb")]
 pub use crate::foundationdb::FoundationDb;
-#[cfg(feature = "postgres")]
 pub use any::{AnyEngine, AnyTransaction};
 pub use contract::{Committed, Engine, Page, RangeRead, Transaction};
 pub use embedded::Embedded;

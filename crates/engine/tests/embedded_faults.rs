@@ -234,7 +234,7 @@ fn a_failed_sync_leaves_the_fate_open_and_the_engine_goes_on_without_the_commit(
     assert_eq!(contents(&open(folder.path(), &disk)), after);
 }
 
-/// Who writes at a time, and how much.
+/// How many write at a time, and how much.
 #[derive(Clone, Copy)]
 struct Crowd {
     writers: u64,

@@ -110,6 +110,7 @@ pub(crate) fn branch(parent: &KernelSnapshot, universe: UniverseId, request: For
         now_ns: request.now_ns,
         manifest: None,
         answers: request.answers,
+        told: None,
     };
     Ok(Fork::on_record(snapshot, genesis))
 }

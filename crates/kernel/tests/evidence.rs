@@ -116,6 +116,26 @@ fn stored(name: &str) -> Value {
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
+/// Not only values that a test made up: what concurrent runs wrote.
+#[test]
+fn tokens_and_events_of_every_fixture_satisfy_their_schemas() {
+    let (tokens, events) = (schema("scheduler_dispatch_token.1.schema.json"), schema("urm-events.1.schema.json"));
+    let manifest = stored("vnext_plus9_manifest.json");
+    let (mut tokens_seen, mut events_seen) = (0, 0);
+    for entry in manifest["metrics"].as_object().unwrap().values().flat_map(|entries| entries.as_array().unwrap()) {
+        let fixture = stored(entry["fixture"].as_str().unwrap());
+        for token in fixture["tokens"].as_array().unwrap() {
+            assert!(tokens.is_valid(token), "{token}");
+            tokens_seen += 1;
+        }
+        for event in fixture["events"].as_array().unwrap() {
+            assert!(events.is_valid(event), "{event}");
+            events_seen += 1;
+        }
+    }
+    assert!(tokens_seen > 12 && events_seen > 12, "{tokens_seen} tokens, {events_seen} events");
+}
+
 #[test]
 fn the_manifest_of_the_stop_gate_satisfies_its_schema_and_one_that_lacks_a_hash_does_not() {
     let (schema, manifest) =

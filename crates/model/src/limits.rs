@@ -232,6 +232,9 @@ pub const BUNDLE_RECORDS_MAX: usize = 256;
 /// Snapshots in a bundle, the newest and the first: one transaction indexes them at the import.
 pub const BUNDLE_SNAPSHOTS_MAX: usize = 1_000;
 
+/// Terminal children in a bundle, with their events; those that ended first are left out. One transaction writes them at the import.
+pub const BUNDLE_CHILDREN_BYTES_MAX: usize = 2 * 1024 * 1024;
+
 /// A bundle may always expand to this much: enough for small worlds that compress very well.
 pub const BUNDLE_EXPANDED_BYTES_MIN: u64 = 16 * 1024 * 1024;
 
@@ -385,6 +388,12 @@ pub const COMPONENTS_KEPT_MAX: usize = 64;
 /// Compiled code on a node's disk: some hundred interpreters, or ten thousand components of a compiled language. Code of another
 /// version of the WASM engine is removed first.
 pub const COMPILED_BYTES_MAX: u64 = 8 << 30;
+
+/// Compiled functions on a node's disk that the compiler uses again: those of an interpreter take about 70 MB.
+pub const COMPILED_FUNCTIONS_BYTES_MAX: u64 = 512 << 20;
+
+/// Files of compiled functions. Each compilation looks at the index of all of them.
+pub const COMPILED_FUNCTION_FILES_MAX: usize = 64;
 
 /// The default bound on the processor time of one compilation, in seconds. An interpreter of 20 MB takes
 /// about twenty with the fully optimized build.
@@ -601,6 +610,9 @@ pub const POOL_GAUGES_MAX: usize = 100;
 /// Shards of these pools that are looked at: each that changed is a query.
 pub const POOL_GAUGE_SHARDS_MAX: usize = 256;
 
+/// Worlds that changed last, as a universe keeps them for those who follow it: each change writes one, each look reads all.
+pub const WORLD_CHANGES_KEPT_MAX: u8 = 64;
+
 /// Labels of a world: each is an entry of the index, written with every change.
 pub const WORLD_LABELS_MAX: usize = 64;
 
@@ -649,8 +661,26 @@ pub const SQL_TIME_MS_DEFAULT: u64 = 30_000;
 /// The longest that a query may ask for: as long as any request is held open.
 pub const SQL_TIME_MS_MAX: u64 = 300_000;
 
-/// Queries that run at a time in a process: each has a thread.
-pub const SQL_AT_ONCE_MAX: usize = 4;
+/// SQL queries that run at a time in a process: each has a thread.
+pub const SQL_AT_ONCE_MAX: usize = 8;
+
+/// The same of one universe, so that its queries leave room for those of others.
+pub const SQL_OF_UNIVERSE_MAX: usize = 2;
+
+/// SQL queries of one universe that wait for others to end: each keeps its text in memory.
+pub const SQL_WAITING_OF_UNIVERSE_MAX: usize = 64;
+
+/// Verifications and rehearsals that run at a time in a process: each replays a whole history.
+pub const REPLAYS_AT_ONCE_MAX: usize = 8;
+
+/// The same of one universe, so that its replays leave room for those of others.
+pub const REPLAYS_OF_UNIVERSE_MAX: usize = 2;
+
+/// Verifications and rehearsals of one universe that wait for others to end.
+pub const REPLAYS_WAITING_OF_UNIVERSE_MAX: usize = 64;
+
+/// Records that a replay takes before other tasks of its thread run: a long history does not hold up requests.
+pub const REPLAYED_AT_ONCE_MAX: u32 = 100;
 
 /// Children of a world that run at a time, unless its manifest says otherwise.
 pub const CHILDREN_ACTIVE_DEFAULT: u64 = 2;

@@ -81,6 +81,12 @@ pub enum Mutant {
     WatcherTrustsClock,
     /// An entry of the index of worlds stays although its world changed.
     IndexStale,
+    /// The entry for a world's last activity stays although a worker opened or released the world since.
+    ActivityStale,
+    /// A name that a world has is given to another one.
+    NameTwice,
+    /// Labels change, and the command that says so is left to a transaction that never comes.
+    LabelUnjournaled,
     /// A child starts, and its event is left to a transaction that never comes.
     StartUnrecorded,
     /// Whoever knows a child may start and end it: the lease is not compared.
@@ -93,6 +99,16 @@ pub enum Mutant {
     CancelLineageLost,
     /// A debit is not compared with the parent's limit.
     BudgetUnchecked,
+    /// A report of what a child used so far is debited whole, not by what is new of it.
+    ReportRepeated,
+    /// The calls of all runs share their idempotency keys.
+    CallKeyShared,
+    /// A child that is a world starts, and its world is left to a transaction that never comes.
+    ChildWorldMissing,
+    /// Recovery ends a child that is a world, although no process runs it.
+    ChildWorldRecovered,
+    /// A cancel ends a child that is a world, and the world is not told.
+    ChildWorldUntold,
 }
 
 impl Mutant {
@@ -104,17 +120,22 @@ impl Mutant {
     pub const OF_WATCHERS: [Self; 1] = [Self::WatcherTrustsClock];
 
     /// Those of children, which the simulation of children finds.
-    pub const OF_CHILDREN: [Self; 6] = [
+    pub const OF_CHILDREN: [Self; 11] = [
         Self::StartUnrecorded,
         Self::ChildLeaseUnchecked,
         Self::DispatchBeforeRecovery,
         Self::RecoveryUnordered,
         Self::CancelLineageLost,
         Self::BudgetUnchecked,
+        Self::ReportRepeated,
+        Self::CallKeyShared,
+        Self::ChildWorldMissing,
+        Self::ChildWorldRecovered,
+        Self::ChildWorldUntold,
     ];
 
     /// Those that the simulation of a cluster finds.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 34] = [
         Self::FenceDropped,
         Self::TurnSplit,
         Self::PublishApart,
@@ -146,6 +167,9 @@ impl Mutant {
         Self::ChargeRepeated,
         Self::ReplyUnpublished,
         Self::IndexStale,
+        Self::ActivityStale,
+        Self::NameTwice,
+        Self::LabelUnjournaled,
     ];
 }
 

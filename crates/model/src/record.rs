@@ -248,6 +248,9 @@ pub struct ForkGenesis {
     /// Of a sandbox: the object with the answers that were scripted for it.
     #[n(9)]
     pub answers: Option<Hash>,
+    /// The payload of the message that it began with: another result for an await of a durable function.
+    #[n(10)]
+    pub told: Option<Hash>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]

@@ -17,6 +17,7 @@
 use mundi_server::config::Config;
 use mundi_wasm::{CompileLimits, CompileProcess, Components, ComponentsConfig, components::OpenError};
 use std::{
+    ffi::OsString,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -48,16 +49,16 @@ pub fn components_of(config: &Config) -> Result<Arc<Components>, OpenError> {
     let programs = &config.programs;
     let limits =
         CompileLimits { cpu_s_max: programs.compile_cpu_s_max, memory_bytes_max: programs.compile_memory_bytes_max };
-    let arguments = [
-        "compile-component".to_owned(),
-        format!("--cpu-s-max={}", limits.cpu_s_max),
-        format!("--memory-bytes-max={}", limits.memory_bytes_max),
+    let mut arguments: Vec<OsString> = vec![
+        "compile-component".into(),
+        format!("--cpu-s-max={}", limits.cpu_s_max).into(),
+        format!("--memory-bytes-max={}", limits.memory_bytes_max).into(),
     ];
-    let compiler = this_program().map(|program| CompileProcess {
-        program,
-        arguments: arguments.into_iter().map(Into::into).collect(),
-        limits,
-    });
+    if programs.reuse_functions {
+        let functions = compiled_in(&config.data.folder).join("functions");
+        arguments.extend(["--functions".into(), functions.into()]);
+    }
+    let compiler = this_program().map(|program| CompileProcess { program, arguments, limits });
     let config = ComponentsConfig { compiler, slots: programs.slots, ..in_folder(&config.data.folder) };
     Ok(Arc::new(Components::open(config)?))
 }
@@ -68,8 +69,13 @@ fn this_program() -> Option<PathBuf> {
     if running.exists() { Some(running) } else { std::env::current_exe().ok() }
 }
 
+/// Where compiled code is kept; it can be deleted at any time.
+fn compiled_in(folder: &Path) -> PathBuf {
+    folder.join("compiled")
+}
+
 fn in_folder(folder: &Path) -> ComponentsConfig {
-    ComponentsConfig { cache: Some(folder.join("compiled")), blocking: off_the_runtime, ..ComponentsConfig::default() }
+    ComponentsConfig { cache: Some(compiled_in(folder)), blocking: off_the_runtime, ..ComponentsConfig::default() }
 }
 
 /// Runs long work on a thread of the runtime, whose tasks continue on another thread.

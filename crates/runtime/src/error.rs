@@ -91,7 +91,7 @@ pub enum RuntimeError {
     NotRegistered { what: &'static str, hash: Hash },
     #[error("{0} is not on hold at any input: there is nothing to retry or to skip")]
     NotOnHold(WorldId),
-    #[error("no reply to {call} of {world} within {:?}; it may still come", Duration::from_millis(*waited_ms))]
+    #[error("no reply to {call} of {world} within {:?}; it may still come", about(*waited_ms))]
     CallTimeout { world: WorldId, call: InboxSeq, waited_ms: u64 },
     #[error(
         "no answer of {world} within {:?}, and whether the call was made is not known; under the same idempotency key it is made once",
@@ -103,6 +103,11 @@ pub enum RuntimeError {
     /// A pool took a command in, and its step failed.
     #[error("{reason}")]
     CommandFailed { code: Code, reason: String },
+}
+
+/// A wait for people: whole seconds, once there is one.
+fn about(ms: u64) -> Duration {
+    Duration::from_millis(if ms < 1_000 { ms } else { (ms + 500) / 1_000 * 1_000 })
 }
 
 impl Coded for RuntimeError {

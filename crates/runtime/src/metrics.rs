@@ -55,6 +55,7 @@ metrics! {
     SegmentsExported = "mundi_segments_exported_total", "segments", "Segments that old journal records were moved into.";
     SegmentRecords = "mundi_segment_records_total", "records", "Journal records that were moved into segments.";
     WorldFailures = "mundi_world_failures_total", "failures", "Worlds dropped from memory because of an error.";
+    StepsCrowded = "mundi_steps_crowded_total", "steps", "Steps for which this process had no capacity (`STEP_CROWDED`); they are run again later.";
     WorldsHeld = "mundi_worlds_held_total", "worlds", "Worlds that this worker put on hold because their turns or a step failed.";
     StepFailures = "mundi_steps_failed_total", "steps", "Steps of programs that failed: traps, refused output, errors of the program.";
     ObjectsAbsent = "mundi_objects_absent_total", "attempts", "Failed attempts of worlds while the object store did not return an existing object, lacked most of its objects or could not be read; none counts towards a hold.";
@@ -70,7 +71,7 @@ metrics! {
     PacedNs = "mundi_paced_ns_total", "nanoseconds", "Sum of the waiting times of these cycles.";
     EffectAttempts = "mundi_effect_attempts_total", "attempts", "Attempts of effects.";
     EffectFailures = "mundi_effect_failures_total", "attempts", "Attempts of effects that failed.";
-    EffectsHandedOn = "mundi_effects_handed_on_total", "attempts", "Attempts whose receipt comes from elsewhere: calls of other worlds that wait for their reply.";
+    EffectsAnsweredElsewhere = "mundi_effects_answered_elsewhere_total", "attempts", "Attempts whose receipt comes from elsewhere: calls of other worlds that wait for their reply.";
     EffectNs = "mundi_effect_ns_total", "nanoseconds", "Time spent in attempts of effects.";
     EffectNsMax = "mundi_effect_ns_max", "nanoseconds", "The longest attempt of an effect.";
     EffectAgeNs = "mundi_effect_queue_age_ns_total", "nanoseconds", "Sum of the waiting times of effects when they were first claimed.";
@@ -242,19 +243,19 @@ impl Family {
     pub const POOL_COMMANDS: Self = Self {
         name: "mundi_pool_commands_total",
         unit: "commands",
-        meaning: "Commands to pools that the API and the watcher of this process sent, by the result code that answered them.",
+        meaning: "Commands that pools in this process answered, whoever sent them, by result code.",
         labels: &["result"],
     };
     pub const CHILDREN_DISPATCHED: Self = Self {
         name: "mundi_children_dispatched_total",
         unit: "children",
-        meaning: "Children that the executor of this process leased, by kind; those of workers outside are leased by the API.",
+        meaning: "Children that this process leased, by kind: for its executor, or for workers outside.",
         labels: &["kind"],
     };
     pub const CHILDREN_ENDED: Self = Self {
         name: "mundi_children_ended_total",
         unit: "children",
-        meaning: "Children that the executor of this process ended or recovered, by kind and code; `ok` if they passed. Worlds, workers outside and cancels of what waits end their children themselves.",
+        meaning: "Children that this process ended or recovered, by kind and code; `ok` if they passed. Not those that their parent withdrew.",
         labels: &["kind", "code"],
     };
     pub const CHILDREN_QUEUED: Self = Self {

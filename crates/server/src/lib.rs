@@ -11,6 +11,9 @@
 //! - [`config`]: defaults, file, environment, flags.
 //!
 //! This crate must not depend on what a protocol writes: it uses worlds through the runtime's operations.
+//!
+//! Nothing here is generic over the engine: a node runs on `AnyEngine`. So store and runtime are compiled once for it, in this crate, and not again in
+//! each crate and test that opens a node.
 
 pub mod api;
 pub mod bodies;

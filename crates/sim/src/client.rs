@@ -9,14 +9,15 @@ use crate::{
 };
 use mundi_kernel::Upgrade;
 use mundi_model::{
-    Code, Coded, Hash, Height, InboxSeq, IntentHash, Kind, UniverseId, Value, WorkerId, WorldId, cbor,
+    Code, Coded, Hash, Height, InboxSeq, IntentHash, Kind, LabelChange, Labels, UniverseId, Value, WorkerId, WorldId,
+    cbor,
     record::{EffectPolicy, InboxItem, Input, Operator, Origin, Payload, ReceiptStatus, ReplyOutcome},
 };
 use mundi_runtime::{
     Plane, RuntimeError,
     calls::Calls,
     control::{EffectName, HandAnswer, Ops},
-    lifecycle::{ForkAt, NewWorld, create},
+    lifecycle::{Beginning, ForkAt, Naming, NewWorld, create_named},
 };
 use mundi_store::{
     keyspace::world_meta::InboxBounds,
@@ -36,7 +37,7 @@ pub(crate) struct Setting {
     pub(crate) universe: UniverseId,
     /// The manifests that worlds run; the first one is what they begin with.
     pub(crate) manifests: Vec<Hash>,
-    /// Who runs worlds there.
+    /// The nodes that run worlds there.
     pub(crate) workers: Vec<WorkerId>,
 }
 
@@ -67,11 +68,12 @@ impl Client {
         let Some(world) = self.any_world() else { return };
         let faults = run_state.faults();
         let result = match run_state.below(100) {
-            0..8 if faults.has(Fault::Forks) => self.fork(world, &id).await,
+            0..8 if faults.has(Fault::Forks) => self.fork(world, &id, number).await,
             8..14 if faults.has(Fault::Upgrades) => self.upgrade(world).await,
             14..24 if faults.has(Fault::Lifecycle) => self.change_life(world).await,
             24..32 if faults.has(Fault::Moves) => self.assign(world).await,
-            32..34 => self.create(&id).await,
+            32..34 => self.create(&id, number).await,
+            60..64 => self.label(world, number).await,
             34..44 => self.call(world, &id).await,
             44..60 if faults.has(Fault::Answers) => self.answer_by_hand(world, &id).await,
             _ => {
@@ -246,14 +248,23 @@ impl Client {
         WorldId::from_bytes(bytes)
     }
 
-    async fn create(&self, id: &str) -> Result<(), RuntimeError> {
+    /// Half of the new worlds get one of a few names, which other clients give, too, and a label.
+    async fn create(&self, id: &str, number: u64) -> Result<(), RuntimeError> {
         let world = self.new_world(id);
-        create_world(&self.plane, &self.run_state, &self.setting, world).await?;
+        let name = (number.is_multiple_of(2)).then(|| format!("named-{}", number % 4).parse().ok()).flatten();
+        let labels = name.is_some().then(|| tier(number));
+        let naming = Naming { name, labels };
+        create_world(&self.plane, &self.run_state, &self.setting, world, naming).await?;
         self.notes.write(|pages| pages.worlds.entry(self.setting.universe).or_default().push(world));
         Ok(())
     }
 
-    async fn fork(&self, parent: WorldId, id: &str) -> Result<(), RuntimeError> {
+    /// Sets a label to one of a few values, or removes it.
+    async fn label(&self, world: WorldId, number: u64) -> Result<(), RuntimeError> {
+        self.ops().label_world(world, tier(number)).await.map(drop)
+    }
+
+    async fn fork(&self, parent: WorldId, id: &str, number: u64) -> Result<(), RuntimeError> {
         let run_state = &self.run_state;
         let (universe, child) = (self.setting.universe, self.new_world(id));
         let at =
@@ -265,7 +276,12 @@ impl Client {
             8 => EffectPolicy::Recorded,
             _ => EffectPolicy::Suppress,
         };
-        let forked = self.ops().world_fork(parent, child, at, policy, self.plane.now_ns()).await?;
+        let ops = self.ops();
+        let name = if number.is_multiple_of(2) { Some(ops.name_for_fork(parent).await?) } else { None };
+        let naming = Naming { labels: name.is_some().then(|| tier(number)), name };
+        let now_ns = self.plane.now_ns();
+        let forked =
+            ops.world_fork_labelled(Beginning::default(), parent, child, naming, at, policy.into(), now_ns).await?;
         run_state.note(format_args!("client {id} forked {parent} at {} as {child}", forked.forked_at));
         run_state.count(|tally| tally.forks += 1);
         self.notes.write(|pages| {
@@ -377,11 +393,19 @@ pub(crate) async fn create_world(
     run_state: &RunState,
     setting: &Setting,
     world: WorldId,
+    naming: Naming,
 ) -> Result<(), RuntimeError> {
     let tiny = InboxBounds { items_max: 2, bytes_max: 1 << 20 };
     let inbox = run_state.faults().has(Fault::TinyLimits).then_some(tiny);
     let (universe, manifest, now_ns) = (setting.universe, setting.manifests[0], plane.now_ns());
-    create(plane, NewWorld { universe, world, manifest, inbox, now_ns }).await.map(drop)
+    create_named(plane, NewWorld { universe, world, manifest, inbox, now_ns }, naming).await.map(drop)
+}
+
+/// A change of the one label that worlds of a run have.
+fn tier(number: u64) -> LabelChange {
+    let set = (!number.is_multiple_of(4)).then(|| ("tier".to_owned(), format!("{}", number % 4)));
+    let remove = if set.is_none() { vec!["tier".to_owned()] } else { Vec::new() };
+    LabelChange { set: Labels::new(set).unwrap_or_default(), remove, operator: None }
 }
 
 /// Whether an answer by hand was taken; `None` if nobody knows.

@@ -35,7 +35,7 @@ const AWAKE_MS: u64 = 5_000;
 /// How long clients and faults continue, in simulated milliseconds.
 const TRAFFIC_MS: u64 = 12_000;
 
-/// Who runs a seed.
+/// The driver of a seed.
 #[derive(Clone)]
 pub(crate) struct FaultDriver {
     run_state: RunState,

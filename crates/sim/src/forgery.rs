@@ -1,6 +1,6 @@
 //! Forged bundles: a good one is changed in a field that the forger chooses, and every checksum is computed again.
 //!
-//! A bundle's checksums protect against damage. Whoever means ill computes them again, so what protects against a forger is that
+//! A bundle's checksums protect against damage. A forger computes them again, so the protection against forgers is that
 //! verification proves each field from the records, or that the field means nothing. That is what [`check`] holds: a forged bundle
 //! is refused; or its records are others, and it does not claim to be the same history; or nothing about it is.
 //!

@@ -127,7 +127,7 @@ impl Run {
     async fn start(&mut self) -> Result<(), StoreError> {
         let Some(claim) = self.some_claim() else { return Ok(()) };
         let now_ns = self.now_ns();
-        held(self.store.run(&StartChild { claim, outlives_executor: false, now_ns }).await)
+        held(self.store.run(&StartChild { claim, now_ns }).await)
     }
 
     async fn finish(&mut self) -> Result<(), StoreError> {

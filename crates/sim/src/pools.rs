@@ -294,7 +294,7 @@ impl Run {
         })
     }
 
-    /// Whoever crashes never hears the answers to what it sent.
+    /// A client that crashes never gets the answers to its commands.
     fn crash(&mut self) {
         self.open.clear();
     }

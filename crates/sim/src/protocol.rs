@@ -25,7 +25,7 @@ macro_rules! protocols {
 
 protocols! {
     CreateWorld = "create_world";
-    /// `archive_world`, `delete_world` and `hold_world`.
+    /// `archive_world`, `delete_world`, `hold_world` and `label_world`.
     EndWorld = "archive/delete_world";
     Enqueue = "enqueue";
     CommitTurn = "commit_turn";

@@ -144,7 +144,7 @@ impl RunState {
         self.has(fault) && self.below(1_000) < in_thousand
     }
 
-    /// Who strikes nodes; without one, nobody does.
+    /// The driver that injects faults into nodes, if any.
     pub(crate) fn set_ambush(&self, ambush: Option<Ambush>) {
         *self.0.ambush.lock() = ambush;
     }

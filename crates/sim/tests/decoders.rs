@@ -35,6 +35,7 @@ fn seeds() -> Vec<Vec<u8>> {
         now_ns: 5,
         manifest: None,
         answers: None,
+        told: None,
     });
     let record = |body| cbor::encode(&Record { height: Height::new(500), prev: Record::CHAIN_START, body });
     let value =

@@ -29,7 +29,8 @@ fn meant_for(mutant: Mutant) -> &'static str {
         | Mutant::EndAssumed
         | Mutant::RepliesMixed => "ingress",
         Mutant::ReplyUnpublished => "calls",
-        Mutant::IndexStale => "index",
+        Mutant::IndexStale | Mutant::ActivityStale | Mutant::NameTwice => "index",
+        Mutant::LabelUnjournaled => "labels",
         Mutant::AckWithoutToken | Mutant::ClaimsStolen => "claims",
         Mutant::EpochReset => "leases",
         Mutant::TimerEarly => "timers",
@@ -56,7 +57,12 @@ fn meant_for(mutant: Mutant) -> &'static str {
         | Mutant::DispatchBeforeRecovery
         | Mutant::RecoveryUnordered
         | Mutant::CancelLineageLost
-        | Mutant::BudgetUnchecked => "children",
+        | Mutant::BudgetUnchecked
+        | Mutant::ReportRepeated
+        | Mutant::CallKeyShared
+        | Mutant::ChildWorldMissing
+        | Mutant::ChildWorldRecovered
+        | Mutant::ChildWorldUntold => "children",
         // The kernel refuses to take an item twice, so its world is put on hold, although its turns could be taken.
         Mutant::HoldSkipped
         | Mutant::TurnSplit

@@ -17,7 +17,7 @@ use std::{
 /// The cost of a table that is read whole, beside one that conditions narrow down: large enough that a join begins with the other one.
 const WHOLE_COST: f64 = 1_000_000.0;
 
-/// The first error of a source in a query: SQLite hands on only its text.
+/// The first error of a source in a query: SQLite passes on only its text.
 pub(crate) type Failure = Arc<Mutex<Option<SqlError>>>;
 
 /// What a virtual table knows.

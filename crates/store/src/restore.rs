@@ -8,7 +8,7 @@ use crate::{
     StoreError,
     blob::Blobs,
     journal::{History, Segments},
-    keyspace::{baseline, manifest_at},
+    keyspace::{baseline, manifest_at, world_meta::WorldMeta},
     protocol::{explain_missing, require_live},
     snapshot::{ReadSnapshot, SnapshotError, SnapshotFacts, check_facts, check_horizon, note},
 };
@@ -23,6 +23,8 @@ pub struct Restored<E, S> {
     pub snapshot: Bytes,
     /// Where the rest of what it inherited begins, if not all was published.
     pub inherits_from: Option<u64>,
+    /// The name of the world.
+    pub name: Option<String>,
     /// The records at `note.height` and above, chained to the snapshot.
     pub tail: History<E, S>,
 }
@@ -37,7 +39,7 @@ pub async fn restore<E: Engine, B: Blobs, S: Segments>(
     world: WorldId,
 ) -> Result<Restored<E, S>, StoreError> {
     let mut tx = engine.begin().await?;
-    let inherits_from = require_live(&mut tx, universe, world).await?.inherits_from;
+    let WorldMeta { inherits_from, name, .. } = require_live(&mut tx, universe, world).await?;
     let note = match baseline::read(&mut tx, universe, world).await? {
         Some(note) => note,
         None => return Err(explain_missing(&mut tx, universe, world).await?),
@@ -55,7 +57,7 @@ pub async fn restore<E: Engine, B: Blobs, S: Segments>(
         return Err(damaged(format!("{} of its roots do not exist, first {root}", missing.len())));
     }
     let tail = History::open(engine, segments, universe, world, note.height).await?.after(note.chain);
-    Ok(Restored { note, facts, snapshot, inherits_from, tail })
+    Ok(Restored { note, facts, snapshot, inherits_from, name, tail })
 }
 
 /// What was true when the snapshot was promoted must be true when it is loaded.

@@ -8,8 +8,8 @@ use std::{future::Future, time::Duration};
 /// As many attempts as a transaction gets before its caller learns that it never came through.
 pub const ATTEMPTS_MAX: u32 = 32;
 
-/// How often a database that cannot be reached is asked again. The engine itself waits for it for some seconds each time; who needs
-/// it for longer has a loop of its own, and who asked for something is told.
+/// How often a database that cannot be reached is asked again. The engine itself waits for it for some seconds each time; a caller
+/// that needs it for longer has a loop of its own, and a request is answered with the error.
 const UNAVAILABLE_MAX: u32 = 3;
 
 /// The first wait after a conflict; it doubles up to [`BACKOFF_MAX`]. The first retry does not wait:
@@ -34,7 +34,7 @@ pub trait Protocol: Sync {
     }
 
     /// What it reads as long as nothing is wrong, whatever it finds. Reads that depend on others are
-    /// [prefetched](Transaction::prefetch) by `run`. A test compares it with what is really read (`tests/read_plans.rs`).
+    /// [prefetched](Transaction::prefetch) by `run`. A test compares it with what is really read (`tests/all/read_plans.rs`).
     fn read_plan(&self) -> ReadPlan {
         ReadPlan::default()
     }
@@ -75,58 +75,88 @@ pub struct Refused {
     pub perhaps_applied: bool,
 }
 
-/// As [`run`], for who must know whether a refusal means that nothing happened.
+/// As [`run`], for a caller that must know whether a refusal means that nothing happened.
+///
+/// This is compiled for each protocol, so whatever does not depend on one is elsewhere: beginning in `begin`, deciding in `Attempts`.
 pub async fn run_or_tell<E: Engine, P: Protocol>(
     engine: &E,
     clock: &dyn Clock,
     protocol: &P,
 ) -> Result<Done<P::Output>, Refused> {
-    let (mut attempt, mut unavailable, mut perhaps_applied) = (1, 0, false);
-    if protocol.source() == Source::Cache
-        && let Ok(Some(tx)) = engine.begin_planned(Source::Cache, || protocol.read_plan()).await
-    {
-        // Only an applied commit counts: everything else is decided on the newest state.
-        match once(tx, protocol).await {
-            Ok(done) if done.stamp.is_some() => return Ok(done),
-            Err(error @ StoreError::Commit(CommitError::Unknown(_))) => {
-                perhaps_applied = true;
-                if protocol.on_unknown() == OnUnknown::Report {
-                    return Err(Refused { error, perhaps_applied });
-                }
-            }
-            _ => {}
-        }
-    }
+    let mut attempts = Attempts::of(protocol.source());
     loop {
-        let source = match protocol.source() {
-            Source::SharedSnapshot if attempt == 1 => Source::SharedSnapshot,
-            _ => Source::OwnSnapshot,
-        };
-        let ran = match begin(engine, source, protocol).await {
-            Ok(tx) => once(tx, protocol).await,
+        let source = attempts.source(protocol.source());
+        let ran = match begin(engine, source, &|| protocol.read_plan()).await {
+            Ok(Some(tx)) => once(tx, protocol).await,
+            Ok(None) => {
+                attempts.number += 1;
+                continue;
+            }
             Err(error) => Err(error.into()),
         };
-        let error = match ran {
-            Ok(done) => return Ok(done),
-            Err(error) => error,
-        };
-        perhaps_applied |= matches!(error, StoreError::Commit(CommitError::Unknown(_)));
-        unavailable += u32::from(is_unavailable(&error));
-        let is_last = attempt == ATTEMPTS_MAX || unavailable == UNAVAILABLE_MAX;
-        if is_last || !is_retryable(&error, protocol.on_unknown()) {
-            return Err(Refused { error, perhaps_applied });
+        match ran {
+            // In the cache only an applied commit counts: everything else is decided on the newest state.
+            Ok(done) if done.stamp.is_some() || source != Source::Cache => return Ok(done),
+            Ok(_) => attempts.number += 1,
+            Err(error) => {
+                if let Some(pause) = attempts.pause_after(error, protocol.on_unknown())? {
+                    clock.sleep(pause).await;
+                }
+            }
         }
-        if let Some(pause) = backoff(attempt) {
-            clock.sleep(pause).await;
-        }
-        attempt += 1;
     }
 }
 
-async fn begin<E: Engine>(engine: &E, source: Source, protocol: &impl Protocol) -> Result<E::Transaction, EngineError> {
-    match engine.begin_planned(source, || protocol.read_plan()).await? {
-        Some(tx) => Ok(tx),
-        None => engine.begin().await,
+/// The attempts of one protocol so far.
+struct Attempts {
+    /// Of the attempt that is made now. 0 is the one in the cache, which only protocols of [`Source::Cache`] have.
+    number: u32,
+    unavailable: u32,
+    perhaps_applied: bool,
+}
+
+impl Attempts {
+    fn of(source: Source) -> Self {
+        Self { number: u32::from(source != Source::Cache), unavailable: 0, perhaps_applied: false }
+    }
+
+    fn source(&self, first: Source) -> Source {
+        match (self.number, first) {
+            (0, Source::Cache) => Source::Cache,
+            (1, Source::SharedSnapshot) => Source::SharedSnapshot,
+            _ => Source::OwnSnapshot,
+        }
+    }
+
+    /// How long to wait before the next attempt, if there is one.
+    fn pause_after(&mut self, error: StoreError, on_unknown: OnUnknown) -> Result<Option<Duration>, Refused> {
+        let is_unknown = matches!(error, StoreError::Commit(CommitError::Unknown(_)));
+        self.perhaps_applied |= is_unknown;
+        let is_over = if self.number == 0 {
+            is_unknown && on_unknown == OnUnknown::Report
+        } else {
+            self.unavailable += u32::from(is_unavailable(&error));
+            let is_last = self.number == ATTEMPTS_MAX || self.unavailable == UNAVAILABLE_MAX;
+            is_last || !is_retryable(&error, on_unknown)
+        };
+        if is_over {
+            return Err(Refused { error, perhaps_applied: self.perhaps_applied });
+        }
+        let pause = backoff(self.number);
+        self.number += 1;
+        Ok(pause)
+    }
+}
+
+/// `None` if the engine has no use for a plan in the cache.
+async fn begin<E: Engine>(
+    engine: &E,
+    source: Source,
+    plan: &(dyn Fn() -> ReadPlan + Sync),
+) -> Result<Option<E::Transaction>, EngineError> {
+    match engine.begin_planned(source, plan).await? {
+        None if source != Source::Cache => engine.begin().await.map(Some),
+        begun => Ok(begun),
     }
 }
 

@@ -21,10 +21,7 @@ pub struct Cache {
 impl Cache {
     /// A cache in a folder, which is made if it is not there, for its owner alone.
     pub fn open(folder: &Path) -> io::Result<Self> {
-        let mut builder = fs::DirBuilder::new();
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.recursive(true).create(folder)?;
+        open_folder(folder)?;
         Ok(Self { folder: folder.to_owned(), bytes_max: limits::COMPILED_BYTES_MAX })
     }
 
@@ -46,8 +43,8 @@ impl Cache {
         let (code, sum) = self.paths(component.engine(), program);
         let bytes = component.serialize()?;
         self.make_room(bytes.len() as u64)?;
-        self.write(&code, &bytes)?;
-        self.write(&sum, Hash::of(&bytes).as_bytes())?;
+        write_whole(&self.folder, &code, &bytes)?;
+        write_whole(&self.folder, &sum, Hash::of(&bytes).as_bytes())?;
         Ok(())
     }
 
@@ -57,7 +54,9 @@ impl Cache {
         for entry in fs::read_dir(&self.folder)? {
             let about = entry.as_ref().map(fs::DirEntry::metadata);
             // One that another process has removed meanwhile takes no room.
-            if let (Ok(entry), Ok(Ok(about))) = (&entry, about) {
+            if let (Ok(entry), Ok(Ok(about))) = (&entry, about)
+                && about.is_file()
+            {
                 files.push((about.modified()?, entry.path(), about.len()));
             }
         }
@@ -73,13 +72,6 @@ impl Cache {
         Ok(())
     }
 
-    fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let mut file = tempfile::NamedTempFile::new_in(&self.folder)?;
-        io::Write::write_all(&mut file, bytes)?;
-        file.persist(path)?;
-        Ok(())
-    }
-
     fn paths(&self, engine: &Engine, program: Hash) -> (PathBuf, PathBuf) {
         let mut settings = Settings::default();
         std::hash::Hash::hash(&engine.precompile_compatibility_hash(), &mut settings);
@@ -87,6 +79,22 @@ impl Cache {
         let name = hex(name.as_bytes());
         (self.folder.join(format!("{name}.code")), self.folder.join(format!("{name}.sum")))
     }
+}
+
+/// Makes a folder, if it is not there, for its owner alone.
+pub(crate) fn open_folder(folder: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.recursive(true).create(folder)
+}
+
+/// Writes a file of a folder. It is complete before it has its name.
+pub(crate) fn write_whole(folder: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    io::Write::write_all(&mut file, bytes)?;
+    file.persist(path)?;
+    Ok(())
 }
 
 /// Collects what the engine says about its version, its settings and its target.
@@ -115,7 +123,7 @@ mod tests {
         let moment = |seconds| std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
         for (name, seconds) in [("a", 3), ("b", 1), ("c", 2)] {
             let path = folder.path().join(name);
-            cache.write(&path, &[7; 30]).unwrap();
+            write_whole(folder.path(), &path, &[7; 30]).unwrap();
             fs::File::options().write(true).open(&path).unwrap().set_modified(moment(seconds)).unwrap();
         }
         let left = || ["a", "b", "c"].map(|name| folder.path().join(name).exists());

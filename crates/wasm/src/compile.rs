@@ -4,17 +4,18 @@
 //! known to be much; what it does not know ends here, in a process that the operating system ends. The process is the same
 //! program as this one, so what it writes can be trusted as what this process compiles itself.
 
-use crate::engine::Engines;
+use crate::{engine::compiler, functions::Functions};
 use mundi_kernel::manifest::WasmLimits;
 use mundi_model::limits;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::{
     ffi::OsString,
     io::{self, Read, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::Arc,
 };
-use wasmtime::{Engine, component::Component};
+use wasmtime::{CacheStore, Engine, component::Component};
 
 /// How a compiler is started.
 #[derive(Debug, Clone)]
@@ -42,15 +43,17 @@ impl Default for CompileLimits {
 /// Niceness of the process: steps and requests go first.
 const NICE: i32 = 10;
 
+/// How readily the system ends the process when memory runs out; a server has 0, and 1000 is the most.
+const OOM_SCORE: &str = "500";
+
 /// What the process says about a failure.
 const SAID_BYTES_MAX: u64 = 4 << 10;
 
 /// Compiles the component that is read from standard input, and writes what the engine can load to standard output. For the
 /// process that a [`CompileProcess`] starts.
-pub fn compile_stdin(bounds: CompileLimits) -> Result<(), String> {
+pub fn compile_stdin(bounds: CompileLimits, functions: Option<&Path>) -> Result<(), String> {
     let said = |error: &dyn std::fmt::Display| error.to_string();
-    let engines = Engines::new(1).map_err(|error| said(&error))?;
-    let engine = engines.with_stack(WasmLimits::default().stack_bytes_max).map_err(|error| said(&error))?;
+    let compiler = Compiler::new(functions)?;
     bound(Resource::Cpu, bounds.cpu_s_max).map_err(|error| said(&error))?;
     // What the engine has reserved for instances counts as data, too, and is never touched here. A system that does not say how
     // much that is has no bound on memory.
@@ -59,11 +62,41 @@ pub fn compile_stdin(bounds: CompileLimits) -> Result<(), String> {
         bound(Resource::Data, memory_bytes_max).map_err(|error| said(&error))?;
     }
     let _as_before = rustix::process::nice(NICE);
+    // If the machine runs out of memory, the system ends the compiler and not the server that started it.
+    let _as_before = std::fs::write("/proc/self/oom_score_adj", OOM_SCORE);
     let mut code = Vec::new();
     let read = io::stdin().lock().take(limits::COMPONENT_BYTES_MAX as u64 + 1).read_to_end(&mut code);
     read.map_err(|error| said(&error))?;
-    let compiled = engine.precompile_component(&code).map_err(|error| format!("{error:#}"))?;
-    io::stdout().lock().write_all(&compiled).map_err(|error| said(&error))
+    let compiled = compiler.compile(&code)?;
+    io::stdout().lock().write_all(&compiled).map_err(|error| said(&error))?;
+    compiler.keep();
+    Ok(())
+}
+
+/// Compiles components, and runs none. Functions that an earlier one left in its folder are not compiled again: the code is the same,
+/// byte for byte.
+pub struct Compiler {
+    engine: Engine,
+    functions: Option<Arc<Functions>>,
+}
+
+impl Compiler {
+    pub fn new(functions: Option<&Path>) -> Result<Self, String> {
+        // A folder that cannot be read makes it slower, and no more.
+        let functions = functions.and_then(|folder| Functions::open(folder).ok()).map(Arc::new);
+        let store = functions.clone().map(|functions| functions as Arc<dyn CacheStore>);
+        let engine = compiler(WasmLimits::default().stack_bytes_max, store).map_err(|error| error.to_string())?;
+        Ok(Self { engine, functions })
+    }
+
+    pub fn compile(&self, code: &[u8]) -> Result<Vec<u8>, String> {
+        self.engine.precompile_component(code).map_err(|error| format!("{error:#}"))
+    }
+
+    /// Leaves the functions that were compiled for the next one. What cannot be kept is compiled again.
+    pub fn keep(&self) {
+        let _kept = self.functions.as_ref().map(|functions| functions.keep());
+    }
 }
 
 fn bound(resource: Resource, value: u64) -> rustix::io::Result<()> {

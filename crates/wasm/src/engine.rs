@@ -7,7 +7,9 @@ use crate::scheduler::{SLOTS_MAX, Scheduler};
 use mundi_model::limits;
 use parking_lot::Mutex;
 use std::{collections::BTreeMap, sync::Arc};
-use wasmtime::{Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, WasmFeatures};
+use wasmtime::{
+    CacheStore, Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, WasmFeatures,
+};
 
 /// The name under which manifests pin what runs a component: the engine's version, the instructions that code is
 /// compiled to, and the revision of the settings in this file. Patches of an engine are not in it: they repair, and a
@@ -58,6 +60,15 @@ impl Engines {
     fn tick(&self) {
         self.by_stack.lock().values().for_each(Engine::increment_epoch);
     }
+}
+
+/// An engine that compiles and runs nothing. Functions that the store has are not compiled again; what is compiled is the same.
+pub(crate) fn compiler(stack_bytes: u64, functions: Option<Arc<dyn CacheStore>>) -> wasmtime::Result<Engine> {
+    let mut config = config(stack_bytes)?;
+    if let Some(functions) = functions {
+        config.enable_incremental_compilation(functions)?;
+    }
+    Engine::new(&config)
 }
 
 fn config(stack_bytes: u64) -> wasmtime::Result<Config> {

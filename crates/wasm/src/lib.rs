@@ -3,7 +3,7 @@
 //! - [`engine`]: what runs components, with nothing that could make two runs differ.
 //! - [`inspect`]: what is refused before anything is compiled.
 //! - [`compile`]: compiling in a process of its own, within bounds; `queue`: what waits for it, fair by universe.
-//! - [`cache`]: compiled code on this machine's disk.
+//! - [`cache`]: compiled code on this machine's disk; `functions`: functions of it, for components that have the same ones.
 //! - [`components`]: the kernel's loader: components are compiled in the background and kept in memory.
 //! - [`program`]: a component as a program; a fresh instance for each step.
 //! - `scheduler`: which steps run now, fair by universe and by world.
@@ -19,6 +19,7 @@ pub mod components;
 mod contract;
 pub mod decoders;
 pub mod engine;
+mod functions;
 pub mod inspect;
 mod lend;
 pub mod offer;
@@ -28,6 +29,6 @@ mod scheduler;
 mod surface;
 mod weight;
 
-pub use compile::{CompileLimits, CompileProcess, compile_stdin};
+pub use compile::{CompileLimits, CompileProcess, Compiler, compile_stdin};
 pub use components::{Components, ComponentsConfig};
 pub use engine::ENGINE;

@@ -36,6 +36,12 @@ VALUE_BYTES_MAX = 512 << 10
 """What an await or an input may have, so that its cell always fits."""
 SIGNALS_MAX = 100
 """Events addressed to one instance that it has not asked for yet."""
+SIGNALS_BYTES_MAX = 256 << 10
+"""All of them together, so that the instance's cell always fits."""
+STATUS_BYTES_MAX = 64 << 10
+"""What an instance says about itself."""
+WAITERS_MAX = 1000
+"""Awaits of one event without a key that a step wakes."""
 CALLERS_MAX = 100
 """Callers that wait for one instance."""
 _WAITS_SHOWN_MAX = 16

@@ -12,9 +12,12 @@ from .function_cells import (
     NAMED,
     NUMBER,
     RETRY,
+    SIGNALS_BYTES_MAX,
     SIGNALS_MAX,
     STATE,
+    STATUS_BYTES_MAX,
     VALUE_BYTES_MAX,
+    WAITERS_MAX,
     Cells,
     Entry,
     Head,
@@ -30,7 +33,7 @@ from .function_cells import (
 )
 from .function_cells import Named as Label
 from .function_errors import FunctionCancelled, FunctionError
-from .function_run import Continue, Run, end_entry, matches
+from .function_run import Continue, Run, end_entry, matches, withdraw_entry
 from .function_tasks import Wait
 from .functions import Code, Ctx
 from .offer import Rules
@@ -83,6 +86,8 @@ class Functions:
         elif isinstance(cause, Message) and cause.inbox == INBOX:
             step.command(cbor.decode(cause.payload))
             return
+        elif isinstance(cause, Message) and cause.inbox == "child.started" and of_label(cause.headers.get("label", "")):
+            return  # the start of a child of a function: it waits for the end
         elif isinstance(cause, Upgraded):
             step.check()
         if self._handlers is not None:
@@ -167,6 +172,12 @@ class Instances:
             self._stand(head, run, error)
             return
         head["ran"] = run.ran
+        if run.has_status and (size := len(cbor.encode(run.status))) > STATUS_BYTES_MAX:
+            large = Wait()
+            message = f"the status has {size} bytes, more than {STATUS_BYTES_MAX}: put it into a cell"
+            large.settle(error=FunctionError("FUNCTION_RESULT_TOO_LARGE", message))
+            self._end(run, head, large)
+            return
         if run.has_status:
             head["status"] = run.status
         if head["state"] == "diverged":
@@ -195,8 +206,15 @@ class Instances:
         error = outcome.error
         result = None if error else outcome.result()
         if isinstance(result, Continue):
-            self._start_over(head, result.input)
-            return
+            try:
+                size = len(cbor.encode(result.input))
+                if size <= VALUE_BYTES_MAX:
+                    self._start_over(head, result.input)
+                    return
+                message = f"the input to start over with has {size} bytes, more than {VALUE_BYTES_MAX}"
+                error = FunctionError("FUNCTION_INPUT_TOO_LARGE", message)
+            except Exception as failed:
+                error = failed
         if error is None:
             try:
                 size = len(cbor.encode(result))
@@ -294,7 +312,11 @@ class Instances:
             return [instance_of(head) for head in addressed]
         taken: list[str] = []
         prefix = event_prefix(cause.schema)
-        for waiter, wanted in self._world.scan(prefix, None, INSTANCES_MAX):
+        waiters = self._world.scan(prefix, None, WAITERS_MAX)
+        if waiters and self._world.scan(prefix, waiters[-1][0], 1):
+            message = f"more than {WAITERS_MAX} awaits wait for `{cause.schema}`: send it with the key of an instance"
+            raise FunctionError("FUNCTIONS_FULL", message)
+        for waiter, wanted in waiters:
             label = of_label(f"$fn/{waiter[len(prefix):]}")
             found = self._find(label) if label is not None and matches(cause.value, wanted) else None
             if found is None:
@@ -323,22 +345,27 @@ class Instances:
                 self._world.delete(waiter)
             self._resolve(head, entry, "ok", value)
             return
-        signals = head.get("signals", [])
-        if len(signals) >= SIGNALS_MAX:
-            message = f"{instance_of(head)} has {SIGNALS_MAX} events that it has not asked for"
+        signals = [*head.get("signals", []), [name, value]]
+        size = sum(len(cbor.encode(value)) for _, value in signals)
+        if len(signals) > SIGNALS_MAX or size > SIGNALS_BYTES_MAX:
+            most = f"{SIGNALS_MAX} events or {SIGNALS_BYTES_MAX >> 10} KiB"
+            message = f"{instance_of(head)} has as much as it may have that it has not asked for: {most}"
             raise FunctionError("FUNCTION_SIGNALS_FULL", message)
-        head["signals"] = [*signals, [name, value]]
+        head["signals"] = signals
         self._world.put(head_key(instance_of(head)), head)
 
     def command(self, command: Any) -> None:
-        """{"cancel": "order/17", "reason": ...}, {"pause": ...} or {"resume": ...}: what an operator asks for."""
+        """{"cancel": "order/17", "reason": ...}, {"pause": ...}, {"resume": ...} or {"resolve": ..., "await": 3, "ok": ...}, with `error` in
+        place of `ok` for a failure: what an operator asks for."""
         given = command if isinstance(command, dict) else {}
-        verb = next((verb for verb in ("cancel", "pause", "resume") if verb in given), None)
+        verb = next((verb for verb in ("cancel", "pause", "resume", "resolve") if verb in given), None)
         head = self._cells.head(str(given[verb])) if verb is not None else None
         if verb is None or head is None:
             message = f"there is no instance `{given.get(verb, '') if verb else ''}` to {verb or 'change'}"
             raise FunctionError("FUNCTION_NOT_FOUND", message)
-        if "ended_ns" not in head:
+        if verb == "resolve":
+            self._given_result(head, given)
+        elif "ended_ns" not in head:
             self._obey(head, verb, str(given.get("reason", "it was cancelled")))
         if self._given.origin.wants_reply:
             self._world.reply(self._given.seq, {"instance": instance_of(head), "state": head["state"]})
@@ -352,6 +379,20 @@ class Instances:
             head["cancel"] = {"order": head["resolved"], "reason": reason, "at_ns": self._world.now_ns}
             head["resolved"] += 1
         self._advance(head, self._cells.log(head))
+
+    def _given_result(self, head: Head, command: dict[str, Any]) -> None:
+        """Ends an open await with a result that is given, in place of what it waits for."""
+        number = command.get("await", 0)
+        entry = self._cells.entry(head, number) if "ended_ns" not in head and number > 0 else None
+        if entry is None or entry[STATE] != "open":
+            raise FunctionError("FUNCTION_NOT_FOUND", f"{instance_of(head)} does not wait for await {number}")
+        withdraw_entry(self._world, head, entry)
+        error = command.get("error")
+        if error is None:
+            self._resolve(head, entry, "ok", command.get("ok"))
+            return
+        value = {"code": error.get("code", ""), "reason": error.get("reason", ""), "attempts": entry[ATTEMPTS] or 0}
+        self._resolve(head, entry, "error", value)
 
     def check(self) -> None:
         """This program takes over: unless an instance would go another way than is on record."""

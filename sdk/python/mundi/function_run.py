@@ -331,15 +331,7 @@ class Run:
 
     def _withdraw_number(self, number: int) -> None:
         entry = self._entries[number]
-        label = label_of(self.head, number)
-        if entry[KIND] == "effect":
-            self.world.cancel(label)
-            self.world.cancel_timer(f"{label}/retry")
-            self.world.cancel_timer(f"{label}/timeout")
-        elif entry[KIND] == "timer":
-            self.world.cancel_timer(label)
-        elif entry[KIND] == "event":
-            self.world.delete(waiter_key(self.head, entry[NAMED], number))
+        withdraw_entry(self.world, self.head, entry)
         entry[STATE], entry[RETRY] = "cancelled", None
         self._cells.put_entry(self.head, entry, self.log)
 
@@ -378,6 +370,19 @@ class Run:
         mixed = ((mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9) & _MASK
         mixed = ((mixed ^ mixed >> 27) * 0x94D049BB133111EB) & _MASK
         return mixed ^ mixed >> 31
+
+
+def withdraw_entry(world: "World", head: Head, entry: Entry) -> None:
+    """Gives up what an await waits for."""
+    label = label_of(head, entry[NUMBER])
+    if entry[KIND] == "effect":
+        world.cancel(label)
+        world.cancel_timer(f"{label}/retry")
+        world.cancel_timer(f"{label}/timeout")
+    elif entry[KIND] == "timer":
+        world.cancel_timer(label)
+    elif entry[KIND] == "event":
+        world.delete(waiter_key(head, entry[NAMED], entry[NUMBER]))
 
 
 def end_entry(world: "World", head: Head, entry: Entry, state: str, value: Any) -> None:

@@ -18,6 +18,7 @@ from collections import deque
 from datetime import datetime
 from typing import Any, Awaitable, Callable, Coroutine, Iterable, Optional, Union
 
+from .children import Budget, child_spec
 from .function_cells import ATTEMPTS, RETRY, Duration, Entry, is_name, milliseconds, waiter_key
 from .function_errors import FunctionCancelled, FunctionDiverged, FunctionError
 from .function_run import Ask, Continue, Run, Scope
@@ -119,6 +120,14 @@ class Ctx:
             run.world.spawn(program, first, label)
 
         return run.ask(self._scope, "effect", "world.spawn", params, begin)
+
+    def child(
+        self, kind: str, params: Any = None, *, budget: Optional[Budget] = None, timeout: Optional[Duration] = None
+    ) -> Ask:
+        """Runs a child of a kind ("process", "world", "agent", "external"), which is started at most once, and waits for what it returns:
+        a dict with `result`, `spent` and `child_id`. Whoever withdraws the wait (a race, a scope, a timeout, the end of the function)
+        cancels the child."""
+        return self.effect("child.spawn", child_spec(kind, params, budget), timeout=timeout)
 
     def sleep(self, duration: Duration) -> Ask:
         """Waits so long. Ends with None."""

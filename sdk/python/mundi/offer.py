@@ -28,6 +28,7 @@ _LIMITS = {
     "step_calls_max": (100_000, 1_000_000),
     "step_bytes_max": (16 << 20, 64 << 20),
     "step_outputs_max": (256, 256),
+    "max_active_children": (2, 64),
 }
 _FIELDS = {"name", "version", "events", "effects", "queries", "limits", "on_failure", "wasm"}
 _RULE_FIELDS = {"params", "receipt", "timeout_ms", "retry", "rate", "message_ids", "signed"}
@@ -127,6 +128,12 @@ def check_name(what: str, name: str) -> None:
 def check_payload(payload: bytes) -> None:
     if len(payload) > PAYLOAD_BYTES_MAX:
         raise refused(f"a payload has {len(payload)} bytes")
+
+
+def check_child(kind: str, params: bytes) -> None:
+    """The parameters of a child are part of its token, which is one value of the engine."""
+    if kind == "child.spawn" and len(params) > _PAYLOAD_INLINE_BYTES_MAX:
+        raise refused(f"the parameters of a child have {len(params)} bytes")
 
 
 def check_headers(headers: dict[str, str]) -> None:

@@ -40,6 +40,7 @@ from .offer import (
     Meter,
     Refused,
     Rules,
+    check_child,
     check_headers,
     check_id,
     check_name,
@@ -202,6 +203,7 @@ class _Host:
     def _open_effect(self, kind: str, params: bytes, label: str) -> str:
         """An effect of any kind but a timer."""
         check_payload(params)
+        check_child(kind, params)
         label = label or f"{self.number}.{self.emitted}"
         check_name("label", label)
         if label in self.open:

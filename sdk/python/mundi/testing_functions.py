@@ -89,6 +89,14 @@ class DurableWorld(TestWorld):
     def resume(self, name: str, key: str = "test") -> Step:
         return self._command({"resume": f"{name}/{key}"})
 
+    def resolve(self, number: int, value: Any, name: str, key: str = "test") -> Step:
+        """An open await ends with this result, in place of what it waits for: what `mundi world fork --at-await ... --with` does."""
+        return self._command({"resolve": f"{name}/{key}", "await": number, "ok": value})
+
+    def reject(self, number: int, code: str, reason: str, name: str, key: str = "test") -> Step:
+        """An open await fails with this error."""
+        return self._command({"resolve": f"{name}/{key}", "await": number, "error": {"code": code, "reason": reason}})
+
     def _command(self, command: dict[str, Any]) -> Step:
         return self.step(Message("$fn", cbor.encode(command), {}))
 

@@ -5,11 +5,11 @@ import time
 import unittest
 from typing import Any
 
-from mundi import Ctx, Durable, EffectError, FunctionCancelled, FunctionError, Named, Timer, durable, durable_program
+from mundi import Budget, Ctx, Durable, EffectError, FunctionCancelled, FunctionError, Message, Named, Timer, cbor, durable, durable_program
 from mundi.testing import Refused
 from mundi.testing_functions import DurableWorld, for_each_crash
 
-KINDS = ["payment.refund", "stock.reserve", "fraud.check", "world.call", "fabric.send", "world.spawn", "http.request"]
+KINDS = ["payment.refund", "stock.reserve", "fraud.check", "world.call", "fabric.send", "world.spawn", "http.request", "child.spawn"]
 OFFER: dict[str, Any] = {
     "events": {"order": True, "approve": True, "note": True, "other": True},
     "effects": {"payment.charge": {"params": {"type": "object", "required": ["cents"]}}, **{kind: {} for kind in KINDS}},
@@ -56,6 +56,78 @@ class Functions(unittest.TestCase):
         asks = ["effect payment.charge", "effect stock.reserve", "effect fraud.check", "event approve", "timer sleep"]
         self.assertEqual(instance.asks, [*asks, "effect world.call"])
         self.assertEqual((world.open, world.timers), ([], []), "the sleep that lost is withdrawn")
+
+    def test_an_await_ends_with_a_result_that_is_given_in_place_of_what_it_waits_for(self) -> None:
+        world = DurableWorld(durable_program(order), OFFER)
+        placed(world)
+        fork = world.fork_at_await(3, "order")
+        fork.resolve(3, "a thief", "order")
+        self.assertEqual(fork.instance("order").waits, [(2, "effect", "stock.reserve")])
+        self.assertEqual(fork.open, ["$fn/order/test/0.2"], "what it waited for is withdrawn")
+        self.refused("FUNCTION_NOT_FOUND", lambda: fork.resolve(3, 1, "order"))
+        fork.answer("stock.reserve", 2)
+        slept = fork.fork()
+        slept.resolve(5, None, "order")
+        self.assertEqual((slept.instance("order").waits, slept.timers), ([(6, "effect", "payment.refund")], []))
+        slept.reject(6, "CARD", "refused", "order")
+        self.assertEqual(slept.instance("order").error["code"], "CARD")
+        self.refused("FUNCTION_NOT_FOUND", lambda: slept.resolve(6, 1, "order"))
+        fork.resolve(4, {"by": "bob"}, "order")
+        self.assertEqual(fork.event("approve", 1).reply, {"taken_by": []})
+        fork.answer("world.call", "shipped")
+        expected = {"state": "placed", "stock": 2, "fraud": "a thief", "by": {"by": "bob"}}
+        self.assertEqual(fork.instance("order").result, expected)
+
+    def test_a_child_gives_its_result_and_ends_with_the_wait_for_it(self) -> None:
+        async def parent(ctx: Ctx, topic: str) -> Any:
+            first = await ctx.child("agent", {"prompt": topic}, budget=Budget(tokens=50))
+            scope = ctx.scope()
+            second = scope.child("external", first["result"])
+            if await ctx.signal("approve"):
+                scope.cancel()
+            try:
+                return (await second)["result"]
+            except FunctionCancelled:
+                return first["spent"]
+
+        world = made(parent)
+        world.run("order", "tea")
+        passed = {"outcome": "passed", "result": "leaves", "spent": {"tokens": 7}, "child_id": "c_1"}
+        asked = world.answer("child.spawn", passed).intents[0]
+        self.assertEqual(asked["params"], {"kind": "external", "params": "leaves"})
+        world.step(Message("child.started", cbor.encode({}), {"label": asked["label"]}))
+        failed = world.fork()
+        failed.event("approve", False, "test")
+        failed.fail_effect("child.spawn", "URM_CHILD_FAILED", "no such page")
+        self.assertEqual(failed.instance("order").error["code"], "URM_CHILD_FAILED")
+        step = world.event("approve", True, "test")
+        self.assertIn(asked["label"], step.cancelled, "the end of the scope cancels the child")
+        self.assertEqual(world.instance("order").result, {"tokens": 7})
+
+    def test_what_an_instance_keeps_is_bounded(self) -> None:
+        async def large(ctx: Ctx, size: int) -> Any:
+            await ctx.signal("approve")
+            if size > 1000:
+                return ctx.continue_as("x" * size)
+            ctx.status("x" * (size << 10))
+            return await ctx.signal("note")
+
+        for size, code in ((600 << 10, "FUNCTION_INPUT_TOO_LARGE"), (65, "FUNCTION_RESULT_TOO_LARGE")):
+            world = made(large)
+            world.run("order", size)
+            for _ in range(2):
+                world.event("note", "x" * (100 << 10), "test")
+            self.refused("FUNCTION_SIGNALS_FULL", lambda world=world: world.event("note", "x" * (100 << 10), "test"))
+            world.event("approve", 1, "test")
+            self.assertEqual(world.instance("order").error["code"], code)
+
+        async def crowd(ctx: Ctx, _: Any) -> Any:
+            return await ctx.all([ctx.event("approve") for _ in range(501)])
+
+        world = made(crowd)
+        for key in ("a", "b"):
+            world.run("order", None, key=key)
+        self.refused("FUNCTIONS_FULL", lambda: world.event("approve"))
 
     def test_an_hour_passes_without_approval(self) -> None:
         world = DurableWorld(durable_program(order), OFFER)

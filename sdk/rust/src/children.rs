@@ -57,6 +57,29 @@ pub struct ChildEvent {
     pub spent: Budget,
 }
 
+/// What a child that passed left: the result of `ctx.child(…)` in a durable function.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct ChildPassed<T> {
+    pub result: T,
+    /// What was debited for it.
+    #[serde(default)]
+    pub spent: Budget,
+    #[serde(default)]
+    pub child_id: String,
+    /// The world that ran it, of a child of kind `world`.
+    #[serde(default)]
+    pub world: Option<String>,
+}
+
+/// The params of `child.spawn`.
+pub(crate) fn child_spec(kind: &str, params: &impl Serialize, budget: &Budget) -> Result<Value, Failure> {
+    let mut spec = Map::from_iter([("kind".to_owned(), json!(kind))]);
+    let said = [("params", serde_json::to_value(params)?), ("budget", serde_json::to_value(budget)?)];
+    let said = said.into_iter().filter(|(_, value)| !value.is_null() && *value != json!({}));
+    spec.extend(said.map(|(name, value)| (name.to_owned(), value)));
+    Ok(Value::Object(spec))
+}
+
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Fields {
@@ -80,11 +103,7 @@ impl World {
         budget: &Budget,
         label: &str,
     ) -> Result<(), Failure> {
-        let mut spec = Map::from_iter([("kind".to_owned(), json!(kind))]);
-        let said = [("params", serde_json::to_value(params)?), ("budget", serde_json::to_value(budget)?)];
-        let said = said.into_iter().filter(|(_, value)| !value.is_null() && *value != json!({}));
-        spec.extend(said.map(|(name, value)| (name.to_owned(), value)));
-        self.emit("child.spawn", &spec, label)
+        self.emit("child.spawn", &child_spec(kind, params, budget)?, label)
     }
 
     /// Asks for the cancellation of the child that was spawned under `child`. Whether it was in time comes back as a receipt of `child.cancel`

@@ -50,6 +50,8 @@ mod host;
 #[path = "testing/host.rs"]
 mod host;
 pub mod kinds;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod native;
 pub mod pools;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;

@@ -4,13 +4,14 @@
 
 use mundi_sdk::{
     Event, Failure, Program, Value, World,
+    children::{Budget, ChildPassed},
     functions::{Ctx, Done, EffectOptions, FunctionError, Functions, Handled},
-    testing::{DurableWorld, for_each_crash},
+    testing::{DurableWorld, TestWorld, for_each_crash},
 };
 use serde_json::json;
 
 const OFFER: &str = r#"{"events": {"order": true, "approve": true, "note": true}, "queries": {"count": true},
-    "effects": {"charge": {}, "refund": {}, "reserve": {}, "check": {}, "world.call": {}, "fabric.send": {}}}"#;
+    "effects": {"charge": {}, "refund": {}, "reserve": {}, "check": {}, "world.call": {}, "fabric.send": {}, "child.spawn": {}}}"#;
 
 type Outcome = Result<Done, FunctionError>;
 
@@ -86,6 +87,98 @@ fn a_fork_at_every_await_goes_another_way() {
     late.answer("refund", ()).unwrap();
     assert_eq!(late.instance("order", "a").unwrap().result, Some("expired".into()));
     assert_eq!(world.instance("order", "a").unwrap().state, "done", "the world itself is as it was");
+}
+
+#[test]
+fn an_await_ends_with_a_result_that_is_given_in_place_of_what_it_waits_for() {
+    let mut world = DurableWorld::<Saga>::new();
+    placed(&mut world).unwrap();
+    let mut fork = world.fork_at_await(3, "order", "a").unwrap();
+    fork.resolve(3, "a thief", "order", "a").unwrap();
+    assert_eq!(waits(&fork), ["2 effect reserve"]);
+    assert_eq!(fork.world().open(), ["$fn/order/a/0.2"], "what it waited for is withdrawn");
+    assert_eq!(fork.resolve(3, 1, "order", "a").unwrap_err().code, "FUNCTION_NOT_FOUND");
+    fork.answer("reserve", 2).unwrap();
+    assert_eq!(waits(&fork), ["4 event approve", "5 timer sleep"]);
+    let mut slept = fork.fork();
+    slept.resolve(5, (), "order", "a").unwrap();
+    assert_eq!((waits(&slept), slept.world().timers()), (vec!["6 effect refund".to_owned()], vec![]));
+    slept.reject(6, ("CARD", "refused"), "order", "a").unwrap();
+    let failed = slept.instance("order", "a").unwrap();
+    assert_eq!((&*failed.state, failed.error.map(|error| error.code)), ("failed", Some("CARD".to_owned())));
+    assert_eq!(slept.resolve(6, 1, "order", "a").unwrap_err().code, "FUNCTION_NOT_FOUND", "it has ended");
+    fork.resolve(4, true, "order", "a").unwrap();
+    assert_eq!(waits(&fork), ["6 effect world.call"]);
+    assert_eq!(fork.event("approve", true, None).unwrap().reply, None, "nobody waits for it any more");
+    fork.answer("world.call", "shipped").unwrap();
+    assert_eq!(fork.instance("order", "a").unwrap().result, Some(json!([2, "a thief"])));
+}
+
+#[test]
+fn a_child_gives_its_result_and_ends_with_the_wait_for_it() {
+    program!(Parent, |ctx: Ctx, topic: String| async move {
+        let first: ChildPassed<String> = ctx.child("agent", &json!({ "prompt": topic }), &Budget::tokens(50)).await?;
+        let scope = ctx.scope();
+        let second = scope.child::<Value>("external", &first.result, &Budget::default());
+        if ctx.signal::<bool>("approve").await? {
+            scope.cancel("no longer wanted");
+        }
+        match second.await {
+            Ok(child) => ctx.done(&child.result),
+            Err(error) if error.is_cancelled() => ctx.done(&first.spent),
+            Err(error) => Err(error),
+        }
+    });
+    let mut world = DurableWorld::<Parent>::new();
+    let begun = world.run("order", "tea", "a").unwrap();
+    assert_eq!(begun.waits, [(1, "effect".to_owned(), "child.spawn".to_owned())]);
+    let passed = json!({ "outcome": "passed", "result": "leaves", "spent": { "tokens": 7 }, "child_id": "c_1" });
+    let asked = world.answer("child.spawn", &passed).unwrap().intents;
+    assert_eq!(asked[0].params, json!({ "kind": "external", "params": "leaves" }));
+    let mut failed = world.fork();
+    failed.event("approve", false, Some("a")).unwrap();
+    failed.fail_effect("child.spawn", "URM_CHILD_FAILED", "no such page").unwrap();
+    let failed = failed.instance("order", "a").unwrap();
+    assert_eq!((&*failed.state, failed.error.unwrap().code), ("failed", "URM_CHILD_FAILED".to_owned()));
+    let step = world.event("approve", true, Some("a")).unwrap();
+    assert!(step.cancelled.contains(&"$fn/order/a/0.2".to_owned()), "the end of the scope cancels the child: {step:?}");
+    assert_eq!(world.instance("order", "a").unwrap().result, Some(json!({ "tokens": 7 })));
+}
+
+#[test]
+fn what_an_instance_keeps_is_bounded() {
+    program!(Large, |ctx: Ctx, bytes: usize| async move {
+        ctx.signal::<Value>("approve").await?;
+        if bytes > 1000 {
+            return ctx.continue_as(&"x".repeat(bytes));
+        }
+        ctx.status(&"x".repeat(bytes << 10))?;
+        ctx.signal::<Value>("note").await?;
+        ctx.done(&1)
+    });
+    let failure = |world: &DurableWorld<Large>| world.instance("order", "a").unwrap().error.map(|error| error.code);
+    for (bytes, code) in [(600 << 10, "FUNCTION_INPUT_TOO_LARGE"), (65, "FUNCTION_RESULT_TOO_LARGE")] {
+        let mut world = DurableWorld::<Large>::new();
+        world.run("order", bytes, "a").unwrap();
+        let large = "x".repeat(100 << 10);
+        world.event("note", &large, Some("a")).unwrap();
+        world.event("note", &large, Some("a")).unwrap();
+        let refused = world.event("note", &large, Some("a")).unwrap_err();
+        assert_eq!((refused.code, failure(&world)), ("FUNCTION_SIGNALS_FULL", None), "{}", refused.reason);
+        world.event("approve", 1, Some("a")).unwrap();
+        assert_eq!(failure(&world), Some(code.to_owned()));
+    }
+    program!(Crowd, |ctx: Ctx, _: Value| async move {
+        let waits = (0..501).map(|_| ctx.event::<Value>("approve")).collect::<Vec<_>>();
+        ctx.all(waits).await?;
+        ctx.done(&1)
+    });
+    let mut world = DurableWorld::<Crowd>::new();
+    for key in ["a", "b"] {
+        world.run("order", (), key).unwrap();
+    }
+    let refused = world.event("approve", 1, None).unwrap_err();
+    assert!(refused.reason.contains("FUNCTIONS_FULL"), "{}", refused.reason);
 }
 
 #[test]
@@ -314,4 +407,26 @@ fn wrong_uses_have_a_code_and_say_what_to_write_instead() {
         assert_eq!(code, expected);
         assert!(message.contains(said), "{message}");
     }
+}
+
+#[test]
+fn a_context_outside_of_its_function_and_an_instance_too_many_are_refused() {
+    thread_local! {
+        static KEPT: std::cell::RefCell<Option<Ctx>> = const { std::cell::RefCell::new(None) };
+    }
+    program!(Keeps, |ctx: Ctx, _: Value| async move {
+        KEPT.set(Some(ctx.clone()));
+        ctx.signal::<Value>("note").await?;
+        ctx.done(&1)
+    });
+    let mut world = TestWorld::<Keeps>::new();
+    for n in 0..1000 {
+        world.send("order", n).unwrap();
+    }
+    assert_eq!(world.send("order", 1).unwrap_err().code, "FUNCTIONS_FULL");
+    let ask = std::pin::pin!(KEPT.take().unwrap().effect::<Value>("charge", &1));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    let std::task::Poll::Ready(Err(error)) = std::future::Future::poll(ask, &mut context) else { panic!("it waits") };
+    assert_eq!(error.code(), "FUNCTION_CONTEXT_OVER");
+    assert!(error.to_string().contains("use it only inside its function"), "{error}");
 }

@@ -31,6 +31,12 @@ export const AWAITS_MAX = 1000;
 export const VALUE_BYTES_MAX = 512 << 10;
 /** Events addressed to one instance that it has not asked for yet. */
 export const SIGNALS_MAX = 100;
+/** All of them together, so that the instance's cell always fits. */
+export const SIGNALS_BYTES_MAX = 256 << 10;
+/** What an instance says about itself. */
+export const STATUS_BYTES_MAX = 64 << 10;
+/** Awaits of one event without a key that a step wakes. */
+export const WAITERS_MAX = 1000;
 /** Callers that wait for one instance. */
 export const CALLERS_MAX = 100;
 /** Open awaits that an instance's cell shows. */

@@ -15,9 +15,12 @@ import {
   NAMED,
   NUMBER,
   RETRY,
+  SIGNALS_BYTES_MAX,
   SIGNALS_MAX,
   STATE,
+  STATUS_BYTES_MAX,
   VALUE_BYTES_MAX,
+  WAITERS_MAX,
   eventPrefix,
   instanceOf,
   isName,
@@ -27,7 +30,7 @@ import {
   printOf,
 } from "./function-cells.ts";
 import { FunctionCancelled, FunctionError } from "./function-errors.ts";
-import { Continue, Run, endEntry, matches, waiterKey } from "./function-run.ts";
+import { Continue, Run, endEntry, matches, waiterKey, withdrawEntry } from "./function-run.ts";
 import { Ctx, Durable } from "./functions.ts";
 import type { AnyEffects, Cause, Event, Program, World } from "./index.ts";
 import { errorValue } from "./kinds.ts";
@@ -93,7 +96,10 @@ class Functions {
         return cause.is === "receipt" ? step.receipt(named, cause) : step.timer(named);
       }
       case "message":
-        return cause.inbox === INBOX ? step.command(decode(cause.payload)) : this.handler?.(world, event);
+        if (cause.inbox === INBOX) return step.command(decode(cause.payload));
+        // The start of a child of a function: it waits for the end.
+        if (cause.inbox === "child.started" && ofLabel(cause.headers.find(([name]) => name === "label")?.[1] ?? "")) return;
+        return this.handler?.(world, event);
       case "upgraded":
         return this.upgraded(step, world, event);
     }
@@ -199,7 +205,14 @@ class Instances {
       return this.stand(head, run, { code, message, await: awaitNumber });
     }
     head.ran = run.ran;
-    if (run.status !== undefined) head.status = run.status;
+    if (run.status !== undefined) {
+      const bytes = encode(run.status).length;
+      if (bytes > STATUS_BYTES_MAX) {
+        const message = `the status has ${bytes} bytes, more than ${STATUS_BYTES_MAX}: put it into a cell`;
+        return this.end(run, head, { ok: false, error: new FunctionError("FUNCTION_RESULT_TOO_LARGE", message) });
+      }
+      head.status = run.status;
+    }
     if (head.state === "diverged") {
       head.state = "running";
       delete head.error;
@@ -224,10 +237,15 @@ class Instances {
 
   private end(run: Run, head: Head, outcome: NonNullable<Run["outcome"]>): void {
     run.withdrawAll();
-    if (outcome.ok && outcome.value instanceof Continue) return this.startOver(head, outcome.value.input);
     head.state = "done";
     if (outcome.ok) {
       try {
+        if (outcome.value instanceof Continue) {
+          const size = encode(outcome.value.input ?? null).length;
+          if (size <= VALUE_BYTES_MAX) return this.startOver(head, outcome.value.input);
+          const message = `the input to start over with has ${size} bytes, more than ${VALUE_BYTES_MAX}`;
+          throw new FunctionError("FUNCTION_INPUT_TOO_LARGE", message);
+        }
         const value = outcome.value ?? null;
         const bytes = encode(value).length;
         if (bytes > VALUE_BYTES_MAX) throw new FunctionError("FUNCTION_RESULT_TOO_LARGE", `the result has ${bytes} bytes`);
@@ -251,7 +269,7 @@ class Instances {
   /** In a step of its own, so that a function that only starts over does not fill one. */
   private startOver(head: Head, input: unknown): void {
     this.cells.deleteLog(head);
-    Object.assign(head, { run: head.run + 1, asked: 0, resolved: 0, ran: 0 });
+    Object.assign(head, { state: "running", run: head.run + 1, asked: 0, resolved: 0, ran: 0 });
     delete head.cancel;
     this.putStart(head, input);
     this.world.setTimer(`$fn/${instanceOf(head)}/${head.run}.start`, this.world.nowNs);
@@ -327,7 +345,12 @@ class Instances {
     }
     const taken: string[] = [];
     const prefix = eventPrefix(schema);
-    for (const [waiter, filter] of this.world.scan<any>(prefix, undefined, INSTANCES_MAX)) {
+    const waiters = this.world.scan<any>(prefix, undefined, WAITERS_MAX);
+    if (waiters.length > 0 && this.world.scan<any>(prefix, waiters.at(-1)![0], 1).length > 0) {
+      const message = `more than ${WAITERS_MAX} awaits wait for \`${schema}\`: send it with the key of an instance`;
+      throw new FunctionError("FUNCTIONS_FULL", message);
+    }
+    for (const [waiter, filter] of waiters) {
       if (!matches(value, filter)) continue;
       const named = ofLabel(`$fn/${waiter.slice(prefix.length)}`);
       const found = named && this.find(named);
@@ -356,22 +379,29 @@ class Instances {
       if (entry[KIND] === "event") this.world.delete(waiterKey(head, name, entry[NUMBER]));
       return this.resolve(head, entry, "ok", value);
     }
-    const signals = head.signals ?? [];
-    if (signals.length >= SIGNALS_MAX) {
-      throw new FunctionError("FUNCTION_SIGNALS_FULL", `${instanceOf(head)} has ${SIGNALS_MAX} events that it has not asked for`);
+    const signals: [string, unknown][] = [...(head.signals ?? []), [name, value]];
+    const bytes = signals.reduce((sum, [, value]) => sum + encode(value ?? null).length, 0);
+    if (signals.length > SIGNALS_MAX || bytes > SIGNALS_BYTES_MAX) {
+      const most = `${SIGNALS_MAX} events or ${SIGNALS_BYTES_MAX >> 10} KiB`;
+      const message = `${instanceOf(head)} has as much as it may have that it has not asked for: ${most}`;
+      throw new FunctionError("FUNCTION_SIGNALS_FULL", message);
     }
-    head.signals = [...signals, [name, value]];
+    head.signals = signals;
     this.world.put(`$fn/i/${instanceOf(head)}`, head);
   }
 
-  /** `{"cancel": "order/17", "reason": …}`, `{"pause": …}` or `{"resume": …}`: what an operator asks for. */
+  /**
+   * `{"cancel": "order/17", "reason": …}`, `{"pause": …}`, `{"resume": …}` or `{"resolve": …, "await": 3, "ok": …}`, with `error` in place of
+   * `ok` for a failure: what an operator asks for.
+   */
   async command(command: any): Promise<void> {
-    const [verb, instance] = Object.entries(command ?? {}).find(([verb]) => ["cancel", "pause", "resume"].includes(verb)) ?? [];
+    const [verb, instance] = Object.entries(command ?? {}).find(([verb]) => ["cancel", "pause", "resume", "resolve"].includes(verb)) ?? [];
     const head = this.cells.head(String(instance));
     if (verb === undefined || head === undefined) {
       throw new FunctionError("FUNCTION_NOT_FOUND", `there is no instance \`${instance ?? ""}\` to ${verb ?? "change"}`);
     }
-    if (head.ended_ns === undefined) await this.obey(head, verb, String(command.reason ?? "it was cancelled"));
+    if (verb === "resolve") await this.givenResult(head, command);
+    else if (head.ended_ns === undefined) await this.obey(head, verb, String(command.reason ?? "it was cancelled"));
     if (this.given.origin.wantsReply) this.world.reply(this.given.seq, { instance: instanceOf(head), state: head.state });
   }
 
@@ -380,6 +410,19 @@ class Instances {
     else delete head.paused;
     if (verb === "cancel" && !head.cancel) head.cancel = { order: head.resolved++, reason, at_ns: this.world.nowNs };
     await this.advance(head, this.cells.log(head));
+  }
+
+  /** Ends an open await with a result that is given, in place of what it waits for. */
+  private async givenResult(head: Head, command: any): Promise<void> {
+    const number = Number(command.await);
+    const entry = head.ended_ns === undefined && number > 0 ? this.cells.entry(head, number) : undefined;
+    if (entry?.[STATE] !== "open") {
+      throw new FunctionError("FUNCTION_NOT_FOUND", `${instanceOf(head)} does not wait for await ${number}`);
+    }
+    withdrawEntry(this.world, head, entry);
+    if (command.error === undefined) return this.resolve(head, entry, "ok", command.ok ?? null);
+    const { code = "", reason = "" } = command.error ?? {};
+    await this.resolve(head, entry, "error", { code: String(code), reason: String(reason), attempts: entry[ATTEMPTS] ?? 0 });
   }
 
   /** This program takes over: unless an instance would go another way than is on record. */

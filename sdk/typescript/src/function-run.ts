@@ -398,13 +398,7 @@ export class Run {
 
   private withdrawNumber(number: number): void {
     const entry = this.entries[number]!;
-    const label = labelOf(this.head, number);
-    if (entry[KIND] === "effect") {
-      this.world.cancel(label);
-      this.world.cancelTimer(`${label}/retry`);
-      this.world.cancelTimer(`${label}/timeout`);
-    } else if (entry[KIND] === "timer") this.world.cancelTimer(label);
-    else if (entry[KIND] === "event") this.world.delete(waiterKey(this.head, entry[NAMED], number));
+    withdrawEntry(this.world, this.head, entry);
     entry[STATE] = "cancelled";
     if (entry[RETRY]) entry[RETRY] = null;
     this.cells.putEntry(this.head, entry, this.log);
@@ -452,6 +446,17 @@ export class Run {
 /** The cell by which an event finds who waits for it. */
 export function waiterKey(head: Head, event: string, number: number): string {
   return `${eventPrefix(event)}${instanceOf(head)}/${head.run}.${number}`;
+}
+
+/** Gives up what an await waits for. */
+export function withdrawEntry(world: World<any>, head: Head, entry: Entry): void {
+  const label = labelOf(head, entry[NUMBER]);
+  if (entry[KIND] === "effect") {
+    world.cancel(label);
+    world.cancelTimer(`${label}/retry`);
+    world.cancelTimer(`${label}/timeout`);
+  } else if (entry[KIND] === "timer") world.cancelTimer(label);
+  else if (entry[KIND] === "event") world.delete(waiterKey(head, entry[NAMED], entry[NUMBER]));
 }
 
 /** Ends an await in its cell. A value that is too large becomes an error. */

@@ -15,6 +15,7 @@
  */
 
 import { encode } from "./cbor.ts";
+import { type Budget, childSpec } from "./children.ts";
 import { ATTEMPTS, type Kind, RETRY, isName, milliseconds } from "./function-cells.ts";
 import { FunctionError } from "./function-errors.ts";
 import { Ask, Continue, type Run, Scope, waiterKey } from "./function-run.ts";
@@ -33,6 +34,23 @@ export interface EffectOptions {
   retry?: number;
   /** How long to wait for it, all attempts together. Then it is withdrawn, and fails with `EFFECT_TIMEOUT`. */
   timeout?: Duration;
+}
+
+export interface ChildOptions {
+  /** What it may use. */
+  budget?: Budget;
+  /** How long to wait for it. Then it is cancelled, and the wait fails with `EFFECT_TIMEOUT`. */
+  timeout?: Duration;
+}
+
+/** What a child that passed left. */
+export interface ChildPassed<T> {
+  result: T;
+  /** What was debited for it. */
+  spent: Budget;
+  child_id: string;
+  /** The world that ran it, of a child of kind `world`. */
+  world?: string;
 }
 
 type ParamsOf<Effects, K> = K extends keyof Effects ? (Effects[K] extends { params: infer P } ? P : any) : never;
@@ -128,6 +146,14 @@ export class Ctx<Effects = AnyEffects> {
       const outgoing: Outgoing | undefined = first && event(first.schema, first.value ?? null);
       run.world.spawn(program, outgoing, label);
     });
+  }
+
+  /**
+   * Runs a child of a kind (`process`, `world`, `agent`, `external`), which is started at most once, and waits for what it returns. Whoever
+   * withdraws the wait (a race, a scope, a timeout, the end of the function) cancels the child.
+   */
+  child<T = any>(kind: string, params?: unknown, { budget = {}, timeout }: ChildOptions = {}): Ask<ChildPassed<T>> {
+    return this.emit("child.spawn", childSpec(kind, params, budget), timeout === undefined ? {} : { timeout });
   }
 
   /** Waits so long. Ends with `undefined`. */

@@ -49,6 +49,7 @@ const LIMITS: Record<string, [number, number]> = {
   step_calls_max: [100_000, 1_000_000],
   step_bytes_max: [16 << 20, 64 << 20],
   step_outputs_max: [256, 256],
+  max_active_children: [2, 64],
 };
 const FIELDS = ["name", "version", "events", "effects", "queries", "limits", "on_failure", "wasm"];
 const RULE_FIELDS = ["params", "receipt", "timeout_ms", "retry", "rate", "message_ids", "signed"];
@@ -151,6 +152,13 @@ export function checkName(what: string, name: string): void {
 
 export function checkPayload(payload: Uint8Array): void {
   if (payload.length > PAYLOAD_BYTES_MAX) throw refused(`a payload has ${payload.length} bytes`);
+}
+
+/** The parameters of a child are part of its token, which is one value of the engine. */
+export function checkChild(kind: string, params: Uint8Array): void {
+  if (kind === "child.spawn" && params.length > PAYLOAD_INLINE_BYTES_MAX) {
+    throw refused(`the parameters of a child have ${params.length} bytes`);
+  }
 }
 
 export function checkHeaders(headers: [string, string][]): void {

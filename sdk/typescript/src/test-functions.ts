@@ -95,6 +95,16 @@ export class DurableWorld extends TestWorld {
     return this.command({ resume: `${name}/${key}` });
   }
 
+  /** An open await ends with this result, in place of what it waits for: what `mundi world fork --at-await … --with` does. */
+  resolve(number: number, value: unknown, name: string, key = "test"): Promise<Step> {
+    return this.command({ resolve: `${name}/${key}`, await: number, ok: value });
+  }
+
+  /** An open await fails with this error. */
+  reject(number: number, error: { code: string; reason?: string }, name: string, key = "test"): Promise<Step> {
+    return this.command({ resolve: `${name}/${key}`, await: number, error });
+  }
+
   private command(command: object): Promise<Step> {
     return this.arrive({ is: "message", inbox: "$fn", payload: encode(command), headers: [] });
   }

@@ -12,6 +12,7 @@ import {
   SCAN_ITEMS_MAX,
   STEP_LOGS_MAX,
   byteLength,
+  checkChild,
   checkHeaders,
   checkId,
   checkName,
@@ -215,6 +216,7 @@ export class TestHost implements Host {
   /** An effect of any kind but a timer. */
   private openEffect(kind: string, params: Uint8Array, label: string): string {
     checkPayload(params);
+    checkChild(kind, params);
     label ||= `${this.number}.${this.emitted}`;
     checkName("label", label);
     if (this.open.has(label)) throw new Refused("OUTPUT_REFUSED", `the label \`${label}\` is in use`);

@@ -16,6 +16,7 @@ const offer = {
     "fabric.send": {},
     "world.spawn": {},
     "http.request": {},
+    "child.spawn": {},
   },
   queries: { any: true },
 };
@@ -111,6 +112,75 @@ test("a fork at every await goes another way", async () => {
   await again.failEffect("world.call", "CALL_TIMEOUT", "nobody is there");
   strictEqual(again.instance("order").error?.code, "CALL_TIMEOUT");
   strictEqual(world.instance("order").state, "done", "the world itself is as it was");
+});
+
+test("an await ends with a result that is given, in place of what it waits for", async () => {
+  const world = made(saga);
+  await placed(world);
+  const fork = world.forkAtAwait(3, "order");
+  await fork.resolve(3, "a thief", "order");
+  deepStrictEqual(fork.instance("order").waits, [[2, "effect", "stock.reserve"]]);
+  deepStrictEqual(fork.open, ["$fn/order/test/0.2"], "what it waited for is withdrawn");
+  await rejects(fork.resolve(3, 1, "order"), { code: "FUNCTION_NOT_FOUND" });
+  await fork.answer("stock.reserve", 2);
+  const slept = fork.fork();
+  await slept.resolve(5, null, "order");
+  deepStrictEqual([slept.instance("order").waits, slept.timers], [[[6, "effect", "payment.refund"]], []]);
+  await slept.reject(6, { code: "CARD", reason: "refused" }, "order");
+  strictEqual(slept.instance("order").error?.code, "CARD");
+  await rejects(slept.resolve(6, 1, "order"), { code: "FUNCTION_NOT_FOUND" });
+  await fork.resolve(4, { by: "bob" }, "order");
+  deepStrictEqual((await fork.event("approve", 1)).reply, { taken_by: [] });
+  await fork.answer("world.call", "shipped");
+  deepStrictEqual(fork.instance("order").result, { state: "placed", stock: 2, fraud: "a thief", by: { by: "bob" } });
+});
+
+test("a child gives its result, and ends with the wait for it", async () => {
+  const world = made(async (ctx, topic: string) => {
+    const first = await ctx.child<string>("agent", { prompt: topic }, { budget: { tokens: 50 } });
+    const { ctx: scoped, cancel } = ctx.scope();
+    const second = scoped.child("external", first.result);
+    if (await ctx.signal("approve")) cancel();
+    try {
+      return (await second).result;
+    } catch (error) {
+      if (error instanceof FunctionCancelled) return first.spent;
+      throw error;
+    }
+  });
+  await world.run("order", "tea");
+  const { intents } = await world.answer("child.spawn", { outcome: "passed", result: "leaves", spent: { tokens: 7 }, child_id: "c_1" });
+  deepStrictEqual(intents[0]?.params, { kind: "external", params: "leaves" });
+  const label = intents[0]!.label;
+  const headers: [string, string][] = [["label", label]];
+  await world.arrive({ is: "message", inbox: "child.started", payload: new Uint8Array([0xa0]), headers });
+  const failed = world.fork();
+  await failed.event("approve", false, "test");
+  await failed.failEffect("child.spawn", "URM_CHILD_FAILED", "no such page");
+  strictEqual(failed.instance("order").error?.code, "URM_CHILD_FAILED");
+  const step = await world.event("approve", true, "test");
+  ok(step.cancelled.includes(label), "the end of the scope cancels the child");
+  deepStrictEqual(world.instance("order").result, { tokens: 7 });
+});
+
+test("what an instance keeps is bounded", async () => {
+  for (const [bytes, code] of [[600 << 10, "FUNCTION_INPUT_TOO_LARGE"], [65, "FUNCTION_RESULT_TOO_LARGE"]] as const) {
+    const world = made(async (ctx, bytes: number) => {
+      await ctx.signal("approve");
+      if (bytes > 1000) return ctx.continueAs("x".repeat(bytes));
+      ctx.status("x".repeat(bytes << 10));
+      return ctx.signal("note");
+    });
+    await world.run("order", bytes);
+    const large = "x".repeat(100 << 10);
+    for (let n = 0; n < 2; n++) await world.event("note", large, "test");
+    await rejects(world.event("note", large, "test"), { code: "FUNCTION_SIGNALS_FULL" });
+    await world.event("approve", 1, "test");
+    strictEqual(world.instance("order").error?.code, code);
+  }
+  const world = made((ctx) => ctx.all(Array.from({ length: 501 }, () => ctx.event("approve"))));
+  for (const key of ["a", "b"]) await world.run("order", null, { key });
+  await rejects(world.event("approve"), { code: "FUNCTIONS_FULL" });
 });
 
 test("a call is answered when the function ends, and its key finds it again", async () => {

@@ -19,6 +19,8 @@ CALL_TIMEOUT_MAX_S = 55 * 60.0
 """The server knows an idempotency key for an hour."""
 WAIT_MAX_S = 20.0
 """One request waits so long at most, so that a connection that is dead is noticed."""
+HOLDERS_MAX = 10_000
+"""Worlds whose holder is remembered. When there are more, all are forgotten and learnt again."""
 REASON_CHARACTERS_MAX = 500
 CLAIMS_MAX = 256
 
@@ -36,6 +38,37 @@ class Backoff:
 
     def reset(self) -> None:
         self._next_s = FIRST_PAUSE_S
+
+
+class Holders:
+    """Which process of a fleet holds a world, as answers say: calls and events go there directly."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._known: dict[str, str] = {}
+
+    def address(self, path: str) -> str:
+        return self._known.get(_world_of(path) or "", self._url)
+
+    def learn(self, path: str, holder: str | None) -> None:
+        world = _world_of(path)
+        # A token that was sent encrypted is not sent in the clear.
+        schemes = ("https://", "http://") if self._url.startswith("http://") else ("https://",)
+        if world is None or holder is None or not holder.startswith(schemes):
+            return
+        if len(self._known) >= HOLDERS_MAX:
+            self._known.clear()
+        self._known[world] = holder.rstrip("/")
+
+    def forget(self, path: str) -> None:
+        self._known.pop(_world_of(path) or "", None)
+
+
+def _world_of(path: str) -> str | None:
+    """The part of a path that names the world, if it is that of a call or an event."""
+    parts = path.split("/")
+    is_held = len(parts) == 8 and parts[4] == "worlds" and parts[6] in ("call", "send")
+    return "/".join(parts[:6]) if is_held else None
 
 
 def unique_key() -> str:

@@ -14,6 +14,8 @@ Answered = TypedDict("Answered", {"changed": bool, "operator": str})
 
 Attempt = TypedDict("Attempt", {"at": "Moment", "at_ns": int, "attempt": int, "code": str, "next": NotRequired[Union["Moment", None]], "next_ns": int, "reason": str, "worker": str})
 
+AwaitError = TypedDict("AwaitError", {"code": str, "reason": NotRequired[str]})
+
 BTreeMap = dict[str, int]
 
 BatchEvent = TypedDict("BatchEvent", {"event": str, "idempotency_key": NotRequired[Union[str, None]], "key": NotRequired[Union[str, None]], "value": NotRequired[Any]})
@@ -50,9 +52,11 @@ Cell = TypedDict("Cell", {"key": str, "value": Any})
 
 Changed = TypedDict("Changed", {"changed": bool})
 
-Changes = TypedDict("Changes", {"changed": list[str]})
+ChangedWorld = TypedDict("ChangedWorld", {"name": NotRequired[Union[str, None]], "world": str})
 
-Child = TypedDict("Child", {"budget": "BTreeMap", "cancel_request_id": NotRequired[Union[str, None]], "child_id": str, "code": NotRequired[Union[str, None]], "dispatch_seq": NotRequired[Union[int, None]], "ended_at": NotRequired[Union["Moment", None]], "kind": str, "label": str, "outcome": NotRequired[Union[str, None]], "params": Any, "parent_seq": int, "parent_session_id": str, "parent_stream_id": str, "phase": str, "queue_seq": int, "reason": NotRequired[Union[str, None]], "spawned_at": "Moment", "spent": "BTreeMap", "started_at": NotRequired[Union["Moment", None]], "worker_run_id": NotRequired[Union[str, None]]})
+Changes = TypedDict("Changes", {"changed": list[str], "more_worlds": bool, "worlds": list["ChangedWorld"]})
+
+Child = TypedDict("Child", {"budget": "BTreeMap", "cancel_request_id": NotRequired[Union[str, None]], "child_id": str, "child_world": NotRequired[Union[str, None]], "code": NotRequired[Union[str, None]], "dispatch_seq": NotRequired[Union[int, None]], "ended_at": NotRequired[Union["Moment", None]], "kind": str, "label": str, "outcome": NotRequired[Union[str, None]], "params": Any, "parent_seq": int, "parent_session_id": str, "parent_stream_id": str, "phase": str, "queue_seq": int, "reason": NotRequired[Union[str, None]], "spawned_at": "Moment", "spent": "BTreeMap", "started_at": NotRequired[Union["Moment", None]], "worker_run_id": NotRequired[Union[str, None]]})
 
 ChildClaimForm = TypedDict("ChildClaimForm", {"kinds": list[str], "limit": NotRequired[Union[int, None]], "ttl": NotRequired[Union[str, None]], "wait": NotRequired[Union[str, None]]})
 
@@ -88,7 +92,7 @@ FailForm = TypedDict("FailForm", {"adapter": NotRequired[Union[str, None]], "cla
 
 FailedOf = TypedDict("FailedOf", {"at": "Moment", "at_ns": int, "code": str, "height": int, "reason": str})
 
-Family = TypedDict("Family", {"ancestors": list["Parent"], "children": list["ForkedWorld"], "more_children": bool})
+Family = TypedDict("Family", {"ancestors": list["Parent"], "forks": list["ForkedWorld"], "more_forks": bool})
 
 Fork = TypedDict("Fork", {"before": bool, "effects": str, "forked_at": int, "name": NotRequired[Union[str, None]], "parent": str, "world": str})
 
@@ -160,7 +164,7 @@ ListPage_World = TypedDict("ListPage_World", {"items": list[dict[str, Any]], "ne
 
 Moment = str
 
-NewFork = TypedDict("NewFork", {"answers": NotRequired[Union[list["AnswerOf"], None]], "at": NotRequired[Union[int, None]], "effects": NotRequired[Union[str, None]], "labels": NotRequired[Union[dict[str, str], None]], "manifest": NotRequired[Union[str, None]], "program": NotRequired[Union[str, None]], "world": NotRequired[Union[str, None]]})
+NewFork = TypedDict("NewFork", {"answers": NotRequired[Union[list["AnswerOf"], None]], "at": NotRequired[Union[int, None]], "at_await": NotRequired[Union[str, None]], "effects": NotRequired[Union[str, None]], "labels": NotRequired[Union[dict[str, str], None]], "manifest": NotRequired[Union[str, None]], "program": NotRequired[Union[str, None]], "with": NotRequired[Any], "with_error": NotRequired[Union["AwaitError", None]], "world": NotRequired[Union[str, None]]})
 
 NewLabels = TypedDict("NewLabels", {"remove": NotRequired[list[str]], "set": NotRequired[dict[str, str]]})
 

@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { api, type Budget, type Child, type Page } from '../../api/client';
 import { useLoad, type Loaded } from '../../api/use';
 import { command } from '../../lib/commands';
-import { refine } from '../../lib/route';
+import { refine, to } from '../../lib/route';
 import { useMay, useSession } from '../../lib/session';
 import { gist } from '../../lib/text';
 import { Badge, Commands, Confirm, Empty, Id, Loading, Problem, Time, type Action } from '../../ui/basics';
@@ -144,6 +144,11 @@ function One({ world, child, isOpen, changed, select }: { world: string; child: 
         )}
       </p>
       <div class="row">
+        {child.child_world && (
+          <a class="button" href={to(['u', universe, 'worlds', child.child_world])}>
+            Open its world
+          </a>
+        )}
         <button type="button" aria-expanded={isOpen} onClick={() => refine({ child: isOpen ? undefined : child.child_id })}>
           {isOpen ? 'Hide the events' : 'Show the events'}
         </button>

@@ -167,7 +167,7 @@ function Shown({ world, route, details, effects, timers, family, reload }: Props
           <div>
             <dt>Lineage</dt>
             <dd>
-              <a href={to(['u', universe, 'worlds', world, 'lineage'])}>{family ? `${count(family.ancestors.length, 'ancestor')}, ${count(family.children.length, 'fork')}${family.more_children ? ' or more' : ''}` : 'tree'}</a>
+              <a href={to(['u', universe, 'worlds', world, 'lineage'])}>{family ? `${count(family.ancestors.length, 'ancestor')}, ${count(family.forks.length, 'fork')}${family.more_forks ? ' or more' : ''}` : 'tree'}</a>
             </dd>
           </div>
         </dl>

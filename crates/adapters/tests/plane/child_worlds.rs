@@ -1,6 +1,9 @@
 //! Children that are worlds: they go on without their executor, and end by their own word or a cancel.
 
-use crate::rig::{adapter_worker, id};
+use crate::{
+    child_functions::Director,
+    rig::{adapter_worker, id},
+};
 use bytes::Bytes;
 use mundi_adapters::{
     child_agent::AgentChildren, child_cancel::ChildCancelAdapter, child_done::ChildDoneAdapter,
@@ -17,6 +20,7 @@ use mundi_model::{
     child::{CHILD_CANCELLED_INBOX, CHILD_DONE, ChildOutcome, DispatchToken, Lane, Phase, Spend, spec_params},
     record::EffectPolicy,
 };
+use mundi_native::Native;
 use mundi_runtime::{
     Spawn,
     calls::Calls,
@@ -131,7 +135,8 @@ impl Program for Worker {
 
 pub(crate) struct House {
     pub(crate) rig: Rig,
-    pub(crate) manifests: [Hash; 2],
+    /// Of the boss, the worker and the director.
+    pub(crate) manifests: [Hash; 3],
     /// What agents may use.
     pub(crate) adapters: Vec<Arc<dyn Adapter>>,
 }
@@ -157,16 +162,19 @@ impl House {
         let mut registry = Registry::new();
         registry.register_native("boss", 1, Boss);
         registry.register_native("worker", 1, Worker);
+        registry.register_native("director", 1, Native::<Director>::default());
         rig.plane.registry = Arc::new(registry);
         let setting = rig.clone();
         let manifests = rig.executor.block_on(async move {
             let mut hashes = Vec::new();
             let boss = manifest("boss", "tell", &["child.spawn", "child.cancel", "llm.chat", "http"]);
-            for manifest in [boss, manifest("worker", "work", &[CHILD_DONE])] {
+            let mut director = manifest("director", "direct", &["child.spawn"]);
+            director.events.insert("enough".into(), Schema::anything());
+            for manifest in [boss, manifest("worker", "work", &[CHILD_DONE]), director] {
                 let hash = setting.plane.blobs.put(setting.universe, manifest.to_bytes().into(), &[]).await.unwrap();
                 hashes.push(hash);
             }
-            for program in ["boss", "worker"] {
+            for program in ["boss", "worker", "director"] {
                 let descriptor = Bytes::from(native_descriptor(program, 1));
                 setting.plane.blobs.put(setting.universe, descriptor, &[]).await.unwrap();
             }
@@ -193,8 +201,8 @@ impl House {
         let worlds = WorldWorker::start(plane.clone(), config, calls.clone(), Arc::new(Metrics::default()));
         let config = AdapterWorkerConfig { claim_ttl: Duration::from_secs(10), ..AdapterWorkerConfig::default() };
         let adapters = adapter_worker(&plane, universe, id(100 + number), config, plane.entropy.clone())
-            .serve(Arc::new(ChildDoneAdapter::new(plane.clone())))
-            .serve(Arc::new(ChildCancelAdapter::new(plane.clone())))
+            .serve(Arc::new(ChildDoneAdapter::new(plane.clone(), Arc::default())))
+            .serve(Arc::new(ChildCancelAdapter::new(plane.clone(), Arc::default())))
             .with_local_worlds(Arc::new(worlds.clone()));
         node.spawn(Box::pin(async move { drop(adapters.run(std::future::pending()).await) }));
         let config = ChildExecutorConfig { is_alone: true, ..ChildExecutorConfig::default() };

@@ -6,6 +6,7 @@
 mod blob;
 mod calls;
 mod child_agents;
+mod child_functions;
 mod child_worlds;
 mod crash_points;
 mod fabric;

@@ -5,7 +5,7 @@ use crate::program::programs;
 use mundi_server::{
     api::{AccessPolicy, Api, ApiLimits, router},
     config::Config,
-    node::{ConfiguredEngine, Node},
+    node::Node,
     serve::{ServeLimits, Server},
 };
 use serde::{Deserialize, Serialize};
@@ -46,7 +46,7 @@ impl Part {
         Ok(())
     }
 
-    async fn open(&self) -> Result<Node<ConfiguredEngine>, Box<dyn Error>> {
+    async fn open(&self) -> Result<Node, Box<dyn Error>> {
         let settings = [
             ("MUNDI_ENGINE__URL", &*self.database),
             ("MUNDI_ENGINE__SCHEMA", SCHEMA),
@@ -63,7 +63,7 @@ impl Part {
 }
 
 /// Serves the API where the other processes find it: they forward calls to worlds of this one.
-async fn serve(node: &Node<ConfiguredEngine>) -> Result<Server, Box<dyn Error>> {
+async fn serve(node: &Node) -> Result<Server, Box<dyn Error>> {
     let router = router(Api::new(node.clone(), ApiLimits::default(), AccessPolicy::default()));
     let server = Server::start(([127, 0, 0, 1], 0).into(), router, None, ServeLimits::default()).await?;
     node.advertise(&format!("http://{}", server.address()));

@@ -1,5 +1,7 @@
 //! The runtime workloads: what a world costs, from the call to the reply, beside the raw limit.
 
+mod children;
+mod counting;
 mod exports;
 mod renewals;
 
@@ -11,6 +13,7 @@ use crate::{
     raw::{Room, measure_raw},
     report::Report,
 };
+pub(crate) use children::{ChildSettings, children};
 use mundi_engine::Embedded;
 use mundi_model::{Value, WorkerId, WorldId, record::EffectPolicy};
 use mundi_runtime::{Plane, lifecycle::ForkAt};
@@ -58,7 +61,7 @@ pub(crate) struct Settings {
 
 type Outcome = Result<(), Box<dyn Error>>;
 type Workload = fn(&mut Bench, &Path) -> Outcome;
-type Served = Arc<Universe<Embedded>>;
+type Served = Arc<Universe>;
 
 /// Calls and sends through the library.
 pub(crate) fn embedded(report: &mut Report, common: &Common) -> Outcome {
@@ -122,7 +125,7 @@ struct Bench {
 
 /// A node on a new folder, for one measurement.
 struct Serving {
-    node: Node<Embedded>,
+    node: Node,
     universe: Served,
 }
 

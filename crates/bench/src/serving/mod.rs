@@ -3,6 +3,7 @@
 
 mod cold;
 mod figures;
+mod find;
 mod floor;
 mod idle;
 mod kill;
@@ -27,6 +28,7 @@ use crate::{
 pub(crate) use cold::cold;
 use figures::{Figures, spread};
 pub(crate) use figures::{Measured, QUANTITIES};
+pub(crate) use find::{FillSettings, FindSettings, fill, find};
 pub(crate) use floor::floor;
 pub(crate) use idle::idle;
 pub(crate) use kill::kill;

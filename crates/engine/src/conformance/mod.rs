@@ -6,7 +6,7 @@
 //!
 //! - A property that does not hold is a [`Finding`] with a story, never a panic, so that a report names them all.
 //! - There is no clock and no randomness here: seeds are counted, and the subject supplies the time limit.
-//! - Every property was seen to fail on an engine that is wrong in just that way (`tests/wrong_engines.rs`).
+//! - Every property was seen to fail on an engine that is wrong in just that way (`tests/wrong_engines/`).
 //!   A property that cannot fail proves nothing.
 //!
 //! [`Lossy`] is an engine around an engine that loses the answers of commits. Layers test their retries with it.

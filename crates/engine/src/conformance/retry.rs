@@ -38,7 +38,7 @@ async fn work_through<E: Engine>(engine: E, worker: u8) -> Proof {
     Ok(())
 }
 
-/// One try. The guard makes it idempotent: whoever comes second finds it, or conflicts on it.
+/// One try. The guard makes it idempotent: the second one finds it, or conflicts on it.
 async fn is_done<E: Engine>(engine: &E, task: [u8; 2]) -> Result<bool, Finding> {
     let guard = [b"done/", &task[..]].concat();
     let mut tx = engine.begin().await?;

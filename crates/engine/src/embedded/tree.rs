@@ -46,7 +46,7 @@ pub(super) struct Tree {
     merging: Mutex<()>,
 }
 
-/// Who writes to it decides what comes next: a frame, or a fresh memory table.
+/// The writer decides what comes next: a frame, or a fresh memory table.
 struct State {
     /// The last frame that was shown.
     version: u64,

@@ -22,7 +22,7 @@ pub(super) struct WatchTable<W> {
 struct Entry<W> {
     number: u64,
     waiters: usize,
-    /// Who waits for the watch to be armed; `None` once it is.
+    /// Tasks that wait for the watch to be armed; `None` once it is.
     arming: Option<Vec<oneshot::Sender<()>>>,
     _watch: W,
 }

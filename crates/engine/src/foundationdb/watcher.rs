@@ -7,7 +7,7 @@ use foundationdb::{FdbError, FdbResult};
 use std::{sync::Arc, time::Duration};
 use tokio::task::JoinHandle;
 
-/// A watch is a hint: whoever waits looks again now and then, if nothing is heard.
+/// A watch is a hint: a waiting reader also looks again from time to time.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
 /// A key that has no watch is looked at so often.

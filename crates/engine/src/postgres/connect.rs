@@ -66,7 +66,7 @@ struct Inner {
     committer: AtomicI32,
 }
 
-/// Who wants to know of notifications.
+/// Receivers of notifications.
 pub(super) struct Hearing {
     pub(super) heard: Notify,
     /// Whether it is one that is worth looking after.

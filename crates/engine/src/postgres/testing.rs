@@ -204,7 +204,7 @@ impl Cluster {
     }
 }
 
-/// Who runs the server: PostgreSQL refuses root.
+/// The user that runs the server: PostgreSQL refuses root.
 #[derive(Clone, Copy)]
 struct Owner(Option<(u32, u32)>);
 

@@ -12,7 +12,7 @@ const KEEPALIVES_LOST_MAX: u32 = 2;
 /// How far the server's certificate is trusted. The names and the meaning are libpq's `sslmode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verify {
-    /// `disable`, `prefer`, `require`: whoever answers. With `sslrootcert` it is as `verify-ca`.
+    /// `disable`, `prefer`, `require`: the server's certificate is not verified. With `sslrootcert` it is as `verify-ca`.
     Nothing,
     /// `verify-ca`: someone whom the roots vouch for.
     Chain,

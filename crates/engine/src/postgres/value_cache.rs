@@ -31,7 +31,7 @@ impl Default for ValueCache {
 pub(super) enum Why {
     /// It was asked for, and so it may be again.
     Asked,
-    /// Who wrote it said that it will be asked for, which is over when it is deleted.
+    /// The writer announced that it will be read, which ends when it is deleted.
     Expected,
 }
 

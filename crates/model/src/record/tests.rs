@@ -75,6 +75,7 @@ fn one_of_each() -> Vec<Body> {
             now_ns: 5,
             manifest: None,
             answers: None,
+            told: None,
         }),
         ingress(Input::Event { schema: "e".into(), value: inline(b"\x01"), key: Some("k".into()) }),
         ingress(Input::Receipt(receipt)),

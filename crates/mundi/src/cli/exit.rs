@@ -108,7 +108,8 @@ impl Failed {
             Code::TokenMissing => "give one with --token or MUNDI_TOKEN; `mundi token create` makes one".into(),
             Code::WorldExists => "choose another name; `mundi world import FILE --as NAME` takes one, too".into(),
             Code::CallTimeout => {
-                "`mundi world reply WORLD CALL` waits on for the reply; the call is named above".into()
+                "`mundi world reply WORLD CALL` waits on for the reply, `mundi world why WORLD` says what it waits for"
+                    .into()
             }
             Code::FolderInUse => "stop the process that has it open, or give another folder with --data".into(),
             Code::UpgradeDiverges => {

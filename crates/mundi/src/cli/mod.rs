@@ -150,6 +150,9 @@ pub(crate) struct CompileComponent {
     cpu_s_max: u64,
     #[arg(long)]
     memory_bytes_max: u64,
+    /// Where functions that were compiled before are.
+    #[arg(long)]
+    functions: Option<PathBuf>,
 }
 
 /// Flags that override file and environment.
@@ -219,8 +222,9 @@ impl Command {
             Self::Blob(command) => command.run(out).await,
             Self::Completions(completions) => completions.run(),
             Self::Config(config::ConfigCommand::Show(show)) => show.run(out),
-            Self::CompileComponent(CompileComponent { cpu_s_max, memory_bytes_max }) => {
-                compile_stdin(CompileLimits { cpu_s_max, memory_bytes_max }).map_err(Failed::plain)
+            Self::CompileComponent(CompileComponent { cpu_s_max, memory_bytes_max, functions }) => {
+                let limits = CompileLimits { cpu_s_max, memory_bytes_max };
+                compile_stdin(limits, functions.as_deref()).map_err(Failed::plain)
             }
             Self::DeadLetter(command) => command.run(out).await,
             Self::Demo(demo) => demo.run(out).await,

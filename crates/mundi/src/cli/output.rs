@@ -120,6 +120,11 @@ fn flatten(prefix: &str, object: &Value, fields: &mut Vec<(String, String)>) {
         let full = format!("{prefix}{name}");
         match value {
             Value::Object(inner) if !inner.is_empty() => flatten(&format!("{full}."), value, fields),
+            Value::Array(items) if !items.is_empty() && items.iter().all(Value::is_object) => {
+                for (at, item) in items.iter().enumerate() {
+                    flatten(&format!("{full}.{at}."), item, fields);
+                }
+            }
             value => fields.push((full.trim_end_matches("_ns").to_owned(), text(name, value))),
         }
     }

@@ -8,7 +8,7 @@ use mundi_model::{Code, Coded};
 use mundi_server::{
     api::{Api, health_router, router},
     config::Config,
-    node::{ConfiguredEngine, Node, Role},
+    node::{Node, Role},
     programs::Programs,
     serve::{App, Server, tls},
 };
@@ -84,7 +84,7 @@ fn raise_open_files() {
 const HANDOVER: Duration = Duration::from_secs(5);
 
 /// Opens the folder; waits if a process that is ending still holds its lock.
-async fn open(config: &Config) -> Outcome<Node<ConfiguredEngine>> {
+async fn open(config: &Config) -> Outcome<Node> {
     let (mut waited, pause) = (Duration::ZERO, Duration::from_millis(100));
     let components = mundi::components_of(config).map_err(|error| Failed::coded(&error))?;
     loop {
@@ -107,7 +107,7 @@ async fn open(config: &Config) -> Outcome<Node<ConfiguredEngine>> {
     }
 }
 
-async fn start(config: &Config, api: &Api<ConfiguredEngine>) -> Outcome<Server> {
+async fn start(config: &Config, api: &Api) -> Outcome<Server> {
     if api.access.tokens_required {
         eprintln!("mundi: tokens are required; make one with `mundi token create`");
     }
@@ -121,7 +121,7 @@ async fn serve(config: &Config, bind: SocketAddr, app: impl App) -> Outcome<Serv
 }
 
 /// Releases worlds while the last answers are sent.
-async fn drain(node: &Node<ConfiguredEngine>, server: Option<&Server>) {
+async fn drain(node: &Node, server: Option<&Server>) {
     node.leave();
     if let Some(server) = server {
         // Calls that wait need their worlds: requests end before the worlds do, or are given up on.

@@ -56,11 +56,23 @@ impl Events {
                 let line: Vec<u8> = waiting.drain(..=end).collect();
                 let Some(data) = line.strip_prefix(b"data:").filter(|_| *left > 0) else { continue };
                 let event: Value = serde_json::from_slice(data)?;
-                let names = event["changed"].as_array().into_iter().flatten().filter_map(Value::as_str);
-                print(&if out.is_json() { event.to_string() } else { names.collect::<Vec<_>>().join(" ") })?;
+                print(&if out.is_json() { event.to_string() } else { for_people(&event) })?;
                 *left -= 1;
             }
         }
         Ok(())
     }
+}
+
+/// `worlds (alice, w_…, and others) timers`.
+fn for_people(event: &Value) -> String {
+    let items = |field: &str| event[field].as_array().map_or(&[][..], Vec::as_slice);
+    let worlds = items("worlds").iter().filter_map(|world| world["name"].as_str().or(world["world"].as_str()));
+    let more = (event["more_worlds"] == true).then_some("others");
+    let worlds = worlds.chain(more).collect::<Vec<_>>().join(", ");
+    let told = items("changed").iter().filter_map(Value::as_str).map(|changed| match changed {
+        "worlds" if !items("worlds").is_empty() => format!("worlds ({worlds})"),
+        changed => changed.to_owned(),
+    });
+    told.collect::<Vec<_>>().join(" ")
 }

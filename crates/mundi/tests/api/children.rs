@@ -130,7 +130,10 @@ async fn budgets_and_cancels_end_children_and_answer_the_same_again() {
     assert_eq!((&kept["cancelled"][0], &kept["lost"][0]), (&tasks[0]["claim"], &tasks[1]["claim"]));
     let stopped = json!({ "claim": tasks[0]["claim"], "reason": "as it was asked" });
     assert_eq!(task(&server, "fail", &stopped).await.ok(200)["outcome"], "cancelled");
-    assert_eq!(server.post(&cancel(&c), &json!({})).await.ok(200)["outcome"], "cancelled");
+    let derived = server.post(&cancel(&c), &json!({})).await.ok(200);
+    assert_eq!(derived, json!({ "outcome": "cancelled", "cancel_request_id": format!("cancel:{c}:0") }));
+    let events = server.get(&format!("{W}/p/children/{c}/events")).await.ok(200);
+    assert_eq!(events[0]["detail"]["cancel_request_id"], derived["cancel_request_id"]);
     assert_eq!(server.post(&cancel(&c), &json!({})).await.ok(200)["outcome"], "already_terminal");
 
     let wrong = json!({ "kind": "nobody-serves-this" });
@@ -163,6 +166,14 @@ async fn a_server_that_is_killed_ends_what_it_ran_and_keeps_what_waits() {
     let counted = "mundi_children_ended_total{kind=\"process\",code=\"ok\"} 1";
     assert!(metrics.lines().any(|line| line == counted), "{metrics}");
     let external = spawn(&server, "p", json!({ "kind": "external" })).await;
+    // Those that end without an executor are counted, too, and once.
+    let stopped = spawn(&server, "p", json!({ "kind": "external" })).await;
+    for _ in 0..2 {
+        server.post(&format!("{W}/p/children/{stopped}/cancel"), &json!({ "client_request_id": "s" })).await.ok(200);
+    }
+    let metrics = server.send(Method::GET, "/metrics", &[], &Value::Null).await.text;
+    let counted = "mundi_children_ended_total{kind=\"external\",code=\"URM_CHILD_CANCELLED\"} 1";
+    assert!(metrics.lines().any(|line| line == counted), "{metrics}");
     for _ in 0..100 {
         if child(&server, "p", &long).await["phase"] == "started" {
             break;
@@ -196,6 +207,11 @@ async fn evidence_is_exported_appended_and_verified() {
     let id = spawn(&server, "p", json!({ "kind": "external" })).await;
     server.post(&format!("{W}/p/children/{id}/cancel"), &json!({})).await.ok(200);
     assert_eq!(export()["appended"], 1);
+    let spec = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/urm-events.1.schema.json");
+    let schema = jsonschema::validator_for(&serde_json::from_slice(&std::fs::read(spec).unwrap()).unwrap()).unwrap();
+    for line in std::fs::read_to_string(file).unwrap().lines() {
+        assert!(schema.is_valid(&serde_json::from_str(line).unwrap()), "{line}");
+    }
     std::fs::write(file, std::fs::read_to_string(file).unwrap() + "{\"torn").unwrap();
     let verified = mundi(&["evidence", "verify", file, "--format", "json"]);
     assert_eq!(serde_json::from_slice::<Value>(&verified.stdout).unwrap()["torn_bytes"], 6);
@@ -240,6 +256,17 @@ fn the_stop_gate_passes_on_its_fixtures_and_each_way_to_break_them_has_a_code() 
         less.as_object_mut().unwrap().remove(missing);
         assert!(!schema.is_valid(&less), "{missing}");
     }
+
+    // The metrics that were there before come into the same report, and change nothing of it.
+    let ran = mundi(&["gate", "--manifest", manifest.to_str().unwrap(), "--earlier", "--format", "json"]);
+    let more = serde_json::from_slice::<Value>(&ran.stdout).unwrap();
+    assert!(ran.status.success() && schema.is_valid(&more), "{more}");
+    for metric in ["world_replay_determinism_pct", "simulation_determinism_pct", "engine_conformance_pct"] {
+        assert_eq!(more["metrics"][metric]["pct"], json!(100.0), "{more}");
+        assert!(report["metrics"][metric].is_null());
+    }
+    assert!(more["metrics"]["engine_conformance_pct"]["total"].as_u64().unwrap() > 20, "{more}");
+    assert_eq!(more["vnext_plus9_manifest_hash"], report["vnext_plus9_manifest_hash"]);
 
     let original = std::fs::read_to_string(&manifest).unwrap();
     let mut parsed: Value = serde_json::from_str(&original).unwrap();

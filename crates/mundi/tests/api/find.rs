@@ -86,5 +86,12 @@ async fn the_command_line_prints_what_changes_in_a_universe() {
         String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 2, "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(lines[0]["changed"], json!(["worlds", "dead_letters", "workers", "timers"]));
+    assert_eq!((&lines[0]["worlds"], &lines[0]["more_worlds"]), (&json!([]), &json!(true)));
     assert!(lines[1]["changed"].as_array().unwrap().contains(&json!("worlds")), "{lines:?}");
+    let named = lines[1]["worlds"].as_array().unwrap();
+    assert!(!named.is_empty(), "{lines:?}");
+    for world in named {
+        assert!(world["world"].as_str().unwrap().starts_with("w_"), "{world}");
+        assert!(world["name"].as_str().unwrap().starts_with('n'), "{world}");
+    }
 }

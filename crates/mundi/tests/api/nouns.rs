@@ -107,7 +107,7 @@ async fn the_past_can_be_asked_forked_and_compared() {
     let lineage = server.get(&format!("{W}/f/lineage")).await.ok(200);
     assert_eq!(lineage["ancestors"], json!([{ "world": parent, "world_name": "p", "forked_at": at }]));
     let lineage = server.get(&format!("{W}/p/lineage")).await.ok(200);
-    assert_eq!(lineage["children"], json!([{ "world": forked["world"], "world_name": "f", "forked_at": at }]));
+    assert_eq!(lineage["forks"], json!([{ "world": forked["world"], "world_name": "f", "forked_at": at }]));
     let children = server.get(&format!("{W}?parent=p")).await.ok(200);
     assert_eq!(children["items"].as_array().unwrap().len(), 1);
     server.delete(&format!("{W}/p")).await.refused(409, "WORLD_HAS_FORKS");

@@ -45,6 +45,8 @@ async fn a_world_stops_at_a_failed_input_over_a_kill_and_goes_on_when_it_is_skip
     server.post(&format!("{U}/worlds/a/send/go"), &json!(2)).await.ok(202);
     let held = until(&server, &format!("{U}/worlds/a"), |world| !world["hold"].is_null()).await;
     assert_eq!((&held["hold"]["failed_input"], &held["failures"]), (&json!("event go"), &json!(1)), "{held}");
+    let heights = [&problem, &held["hold"], &held["failed"]].map(|said| said["height"].clone());
+    assert!(heights.iter().all(|height| *height == heights[0]), "one failure, one height: {heights:?}");
     server.post(&format!("{U}/worlds/a/call/go"), &json!(3)).await.refused(409, "WORLD_ON_HOLD");
     let metrics = server.request(Method::GET, "/metrics").send().await.unwrap().text().await.unwrap();
     let counted = metrics.lines().find(|line| line.starts_with("mundi_step_failures_total{")).unwrap();
@@ -86,7 +88,9 @@ async fn lines_are_told_as_they_are_logged() {
     while !seen.contains("\"number\":0") {
         seen.push_str(&String::from_utf8_lossy(&stream.chunk().await.unwrap().unwrap()));
     }
-    server.post(&format!("{U}/worlds/a/call/go"), &json!(13)).await.refused(422, "PROGRAM_TRAPPED");
+    let failed = server.post(&format!("{U}/worlds/a/call/go"), &json!(13)).await;
+    let problem: Value = serde_json::from_str(&failed.text).unwrap();
+    failed.refused(422, "PROGRAM_TRAPPED");
     while !seen.contains("\"number\":1") {
         seen.push_str(&String::from_utf8_lossy(&stream.chunk().await.unwrap().unwrap()));
     }
@@ -95,6 +99,12 @@ async fn lines_are_told_as_they_are_logged() {
     assert_eq!((&after["items"][0]["number"], &after["next"]), (&json!(1), &Value::Null));
     let world = server.get(&format!("{U}/worlds/a")).await.ok(200);
     assert_eq!((&world["failed"]["code"], &world["hold"]), (&json!("PROGRAM_TRAPPED"), &Value::Null));
+    let listed = server.get(&format!("{U}/worlds?failed=true")).await.ok(200);
+    let heights =
+        [&world["failed"], &listed["items"][0]["failed"], &after["items"][0]].map(|said| said["height"].clone());
+    assert!(heights.iter().all(|height| *height == problem["height"]), "{problem} and {heights:?}");
+    let taken = server.get(&format!("{U}/worlds/a/journal?from={}&limit=1", problem["height"])).await.ok(200);
+    assert_eq!(taken["items"][0]["input"]["event"], "go", "what the step was about stands there");
 }
 
 #[tokio::test]

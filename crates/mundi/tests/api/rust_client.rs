@@ -237,7 +237,7 @@ async fn children_are_spawned_once_followed_past_kill_9_and_cancelled() -> Resul
     assert_eq!(cancelled, json!({ "outcome": "cancelled", "cancel_request_id": "stop" }));
     let server = again(folder.path(), server);
     let complete = json!({ "claim": claim, "result": { "found": 3 }, "spent": { "tokens": 40 } });
-    // Connections of before the restart are still in the pool; whoever works repeats it.
+    // Connections of before the restart are still in the pool; the worker repeats its request.
     while let Err(error) = task("complete", complete.clone()).await {
         assert_eq!(error.code, "UNREACHABLE");
     }

@@ -146,15 +146,22 @@ async fn what_programs_log_is_exported_with_world_and_height() {
     );
     let manifest = crate::repair::store(&server, &json!("continue")).await;
     let world = server.post(W, &json!({ "world": "a", "manifest": manifest })).await.ok(201)["world"].clone();
-    server.post(&format!("{W}/a/call/go"), &json!(13)).await.refused(422, "PROGRAM_TRAPPED");
+    let failed = server.post(&format!("{W}/a/call/go"), &json!(13)).await;
+    let problem: Value = serde_json::from_str(&failed.text).unwrap();
+    failed.refused(422, "PROGRAM_TRAPPED");
     let (mut said, mut warned) = (false, false);
     while !said || !warned {
         let (path, body) = sent.recv_timeout(Duration::from_secs(30)).expect("both arrive");
         assert_eq!(path, "/v1/logs", "nothing else was asked for");
         let scopes = body["resourceLogs"].as_array().unwrap().iter().flat_map(|of| of["scopeLogs"].as_array().unwrap());
         for record in scopes.flat_map(|of| of["logRecords"].as_array().unwrap()) {
-            let is_of_world = attribute(record, "world")["stringValue"] == world;
-            let has_height = !attribute(record, "height").is_null();
+            let is_of_world =
+                attribute(record, "world")["stringValue"] == world && attribute(record, "name")["stringValue"] == "a";
+            let height = attribute(record, "height");
+            let failed_at = problem["height"].to_string();
+            let has_height = [&height["intValue"], &height["stringValue"]]
+                .into_iter()
+                .any(|said| said.as_str() == Some(&failed_at) || *said == problem["height"]);
             said |= record["body"]["stringValue"] == "a number came" && is_of_world && has_height;
             warned |= record["body"]["stringValue"] == "a step failed"
                 && attribute(record, "code")["stringValue"] == "PROGRAM_TRAPPED"

@@ -188,7 +188,7 @@ async fn an_effect_has_one_id_for_life_and_its_attempts_are_shown() {
     while ask(&["world", "query", "alice", "get", "k"]).ok() == "null\n" {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    ask(&["effect", "describe", &effect]).failed(4, "with its world");
+    ask(&["effect", "describe", &effect]).failed(4, "with the name of its world");
     let over = document(&server, &["effect", "describe", &effect, "--world", "alice"]);
     assert_eq!((&over["stage"], &over["receipt"]["status"]), (&"answered".into(), &"ok".into()), "{over}");
     assert_eq!(over["receipt"]["payload"], 7);

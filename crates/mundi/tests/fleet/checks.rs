@@ -17,7 +17,7 @@ use mundi_model::{
 use mundi_runtime::world::WorldHost;
 use mundi_server::{
     config::Config,
-    node::{ConfiguredEngine, Node, NodeConfig, Universe},
+    node::{Node, NodeConfig, Universe},
     programs::Programs,
 };
 use mundi_store::{
@@ -42,8 +42,8 @@ const CLOCK_TOLERANCE_NS: u64 = 500_000_000;
 
 /// A node without roles that looks at the database, and remembers who crashed when.
 pub(crate) struct Witness {
-    node: Node<ConfiguredEngine>,
-    universe: Arc<Universe<ConfiguredEngine>>,
+    node: Node,
+    universe: Arc<Universe>,
     lease_ns: u64,
     began_ns: u64,
     /// When a worker was killed, and which worlds it held.
@@ -164,7 +164,7 @@ impl Witness {
         format!("{:>6.1} s", (now_ns() - self.began_ns) as f64 / 1e9)
     }
 
-    /// Who should have gone on with a world, and whether anyone could know that it waits.
+    /// The process that should have continued a world, and whether any could know that it waits.
     async fn stands(&self, world: WorldId) -> String {
         let described = self.universe.ops().describe_world(world).await;
         let Ok(WorldDescription { lease, assignment, inbox, cursor, .. }) = described else {

@@ -40,7 +40,7 @@ impl Client {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_is_handed_on_to_the_process_that_holds_its_world_and_falls_back_when_that_dies() {
+async fn a_call_is_forwarded_to_the_process_that_holds_its_world_and_falls_back_when_that_dies() {
     let fleet = Fleet::start(Duration::from_secs(3));
     let [mut one, mut other] = [fleet.member("api,world,adapter,timer,orchestrator"), fleet.member("api")];
     fleet.launch(&mut one);
@@ -50,13 +50,13 @@ async fn a_call_is_handed_on_to_the_process_that_holds_its_world_and_falls_back_
     assert_eq!(status, 201, "{said}");
     let mut count = 0;
     // Until it has heard who holds the world, its calls go through the inbox.
-    let handing = async {
+    let forwarding = async {
         while client.forwarded(&other).await < 10 {
             count += 1;
             assert_eq!(client.add(&other).await, count);
         }
     };
-    tokio::time::timeout(TIMEOUT, handing).await.expect("calls are handed on");
+    tokio::time::timeout(TIMEOUT, forwarding).await.expect("calls are forwarded");
     assert_eq!(client.forwarded(&one).await, 0, "it holds the world");
     let (status, said) = client.post(&other, "/counted/send/add", &json!(1), None).await;
     assert_eq!(status, 202, "{said}");
@@ -65,7 +65,7 @@ async fn a_call_is_handed_on_to_the_process_that_holds_its_world_and_falls_back_
     let (status, said) = client.post(&other, "/counted/call/nonsense", &json!(1), None).await;
     assert_eq!(status, 400, "what the holder says is said: {said}");
 
-    // Handed on to the wrong one, it is refused before anything is done; and never handed on from there.
+    // Forwarded to the wrong one, it is refused before anything is done; and never forwarded from there.
     let holder = format!("k_{:016x}", one.worker);
     for (member, worker) in [(&other, holder.as_str()), (&one, "k_0000000000000001")] {
         let (status, said) = client.post(member, "/counted/call/add", &json!(1), Some(worker)).await;
@@ -75,6 +75,20 @@ async fn a_call_is_handed_on_to_the_process_that_holds_its_world_and_falls_back_
     count += 1;
     assert_eq!((status, said), (200, count.to_string()));
 
+    // Clients that follow learn the address of the holder with their first answer. One needs the process that it began with no more.
+    let following = |member: &Member| {
+        let http = mundi_client::Http::new(&member.url, None, "default").follow_holders();
+        mundi_client::Mundi::from(http).world("counted")
+    };
+    let mut third = fleet.member("api");
+    fleet.launch(&mut third);
+    let [by_third, by_other] = [following(&third), following(&other)];
+    for world in [&by_third, &by_other, &by_third] {
+        count += 1;
+        assert_eq!(world.call::<u64>("add", &1).await.unwrap(), count);
+        third.kill();
+    }
+
     // It crashes: nobody answers there, and the call waits in the inbox for whoever comes next.
     one.kill();
     let forwarded = client.forwarded(&other).await;
@@ -83,4 +97,9 @@ async fn a_call_is_handed_on_to_the_process_that_holds_its_world_and_falls_back_
     count += 1;
     assert_eq!(answered, count, "once, and by the next holder");
     assert_eq!(client.forwarded(&other).await, forwarded, "there was nobody to hand it to");
+    assert_eq!(
+        by_other.call::<u64>("add", &1).await.unwrap(),
+        count + 1,
+        "the address of the dead holder is forgotten"
+    );
 }

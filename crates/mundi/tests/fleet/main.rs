@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod checks;
+mod children;
 mod deadline;
 mod forwarding;
 mod load;

@@ -4,6 +4,7 @@ use mundi_engine::postgres::testing::Server;
 use std::{
     cell::Cell,
     io::{BufRead, BufReader},
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicU32, Ordering},
     time::Duration,
@@ -57,6 +58,8 @@ pub(crate) struct Member {
     skew_ms: i64,
     /// The URL of the database as this one knows it.
     database: String,
+    /// Its `MUNDI_CONFIG`, if it has one.
+    config: Option<PathBuf>,
     /// No two processes share it, not even one after the other.
     pub(crate) worker: u64,
     child: Option<Child>,
@@ -74,7 +77,15 @@ impl Fleet {
     }
 
     pub(crate) fn member(&self, roles: &'static str) -> Member {
-        Member { roles, skew_ms: 0, database: self.database.url(), worker: 0, child: None, url: String::new() }
+        Member {
+            roles,
+            skew_ms: 0,
+            database: self.database.url(),
+            config: None,
+            worker: 0,
+            child: None,
+            url: String::new(),
+        }
     }
 
     /// Starts it, again if it was there before: another process, with another number.
@@ -92,6 +103,7 @@ impl Fleet {
             ("MUNDI_API__ADVERTISE", "http://127.0.0.1:0".to_owned()),
             ("MUNDI_LOG", std::env::var("MUNDI_LOG").unwrap_or_else(|_| "error".to_owned())),
         ];
+        command.envs(member.config.iter().map(|path| ("MUNDI_CONFIG", path)));
         let mut child = command.envs(settings).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         loop {
@@ -118,6 +130,11 @@ impl Member {
 
     pub(crate) fn through(mut self, url: &str) -> Self {
         url.clone_into(&mut self.database);
+        self
+    }
+
+    pub(crate) fn configured(mut self, config: &Path) -> Self {
+        self.config = Some(config.to_owned());
         self
     }
 

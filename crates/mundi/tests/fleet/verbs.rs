@@ -440,7 +440,7 @@ async fn pools(operator: &Operator<'_>) {
     operator.pool_command("release", &["gpus"], &token).await.refused("STALE_EPOCH");
 }
 
-/// Who waits gets what another one's lease gives back, also one that only the process with the timers sees end.
+/// A waiting client gets what another client's lease gives back, also one that only the process with the timers sees end.
 async fn pool_queue(operator: &Operator<'_>) {
     let form = json!({ "name": "brief", "config": { "slot_ms": 10, "ttl_slots_max": 360_000 } });
     operator.post(&format!("{U}/pools"), &[], &form).await.ok(201);

@@ -39,7 +39,7 @@ fn declare(manifest: &mut Manifest) {
     manifest.events.insert("die".to_owned(), Schema::anything());
 }
 
-async fn open(folder: &Path, config: NodeConfig) -> Node<mundi::engine::Embedded> {
+async fn open(folder: &Path, config: NodeConfig) -> Node {
     let programs = Programs::builtin().native("deadly", 1, Deadly, declare);
     Node::open(&folder.join("data"), programs, config).await.unwrap()
 }

@@ -26,6 +26,7 @@ mod registered;
 mod revoked;
 mod schemas;
 mod shares;
+mod sql;
 
 /// So many, of an attack that may be longer.
 fn scaled(count: usize) -> usize {

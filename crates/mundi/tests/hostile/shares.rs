@@ -3,11 +3,11 @@
 
 use crate::{
     components::{settled, upload},
+    guest::component,
     process::{Answer, Server},
     scaled,
 };
 use mundi_model::limits::{QUERY_FAILURES_MAX, WASM_FUEL_MAX};
-use mundi_wasm::build::componentize;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -23,19 +23,7 @@ pub(crate) const SLOTS: (&str, &str) = ("MUNDI_PROGRAMS__SLOTS", "2");
 /// Counts down from the number that `work` brings (a CBOR integer of four bytes), and replies with it; `endless` never comes to an end. The
 /// query `short` counts for less than a millisecond, and `endless` for ever.
 fn counting() -> Vec<u8> {
-    let text = r#"(module
-      (import "mundi:program/host@1.1.0" "reply" (func $reply (param i32 i32 i32 i32)))
-      (memory (export "memory") 1)
-      (global $free (mut i32) (i32.const 8192))
-      (data (i32.const 512) "\f6")
-      (data (i32.const 1024) "{\"events\":{\"work\":true,\"endless\":true},\"queries\":{\"short\":true,\"endless\":true}}")
-      (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
-        (local $at i32)
-        (local.set $at (i32.and (i32.add (global.get $free) (i32.const 7)) (i32.const -8)))
-        (global.set $free (i32.add (local.get $at) (local.get 3)))
-        (local.get $at))
-      (func (export "describe") (result i32)
-        (i32.store (i32.const 256) (i32.const 1024)) (i32.store (i32.const 260) (i32.const 79)) (i32.const 256))
+    let functions = r#"
       (func $count (param $left i32)
         (loop $again (br_if $again (local.tee $left (i32.sub (local.get $left) (i32.const 1))))))
       (func $for_ever (loop $again (call $count (i32.const 1000)) (br $again)))
@@ -57,8 +45,10 @@ fn counting() -> Vec<u8> {
         (if (i32.eq (local.get $length) (i32.const 7)) (then (call $for_ever)))
         (call $count (i32.const 100000))
         (i32.store (i32.const 260) (i32.const 512)) (i32.store (i32.const 264) (i32.const 1))
-        (i32.store8 (i32.const 256) (i32.const 0)) (i32.const 256)))"#;
-    componentize(&wat::parse_str(text).unwrap()).unwrap()
+        (i32.store8 (i32.const 256) (i32.const 0)) (i32.const 256))"#;
+    let imports = r#"(import "mundi:program/host@1.1.0" "reply" (func $reply (param i32 i32 i32 i32)))"#;
+    let schema = r#"{"events":{"work":true,"endless":true},"queries":{"short":true,"endless":true}}"#;
+    component(imports, r"\f6", schema, functions)
 }
 
 /// The program that counts, stored in a universe with so much fuel. Says by which manifest it runs.

@@ -1,10 +1,10 @@
 //! Writing a bundle of a world, while the world runs: everything up to the head that it had when the export began.
 
 use super::{
-    format::{Ancestor, End, FORMAT, Header, Kind, Large, Packed, Sealed},
+    format::{Ancestor, End, FORMAT, FORMAT_CHILDREN, Header, Kind, Large, Packed, Sealed},
     frames::{FrameWriter, MAGIC},
 };
-use crate::{Plane, RuntimeError, Services, control::snapshots_of};
+use crate::{Plane, RuntimeError, Services, control::snapshots_of, yielding::ReplayPace};
 use bytes::Bytes;
 use futures_util::TryStreamExt;
 use mundi_engine::Engine;
@@ -16,7 +16,7 @@ use mundi_store::{
     blobs::{BlobError, Cas, Verify},
     journal::{History, JournalError},
     keyspace::{blob_edge, world_meta::WorldMeta},
-    protocol::{DescribeWorld, WorldError},
+    protocol::{CarriedChildren, DescribeWorld, ReadCarried, ReadEnded, WorldError},
     reachability::{hashes_in, refs_of_record},
     segments::SegmentStore,
 };
@@ -25,7 +25,7 @@ use std::{collections::BTreeSet, future::Future};
 /// The plane of a node: large objects are streamed, which only the content store itself can do.
 pub(super) type NodePlane<E> = Services<E, Cas<E>, SegmentStore<E>>;
 
-/// Where frames go. Whoever is slow is waited for.
+/// Where frames go. The export waits for a slow reader.
 pub trait FrameSink: Send {
     fn write(&mut self, frame: Bytes) -> impl Future<Output = Result<(), RuntimeError>> + Send;
 }
@@ -52,6 +52,9 @@ pub async fn export<E: Engine, S: FrameSink>(
     export.objects(&plan).await?;
     export.frame(Kind::Snapshots, 0, plan.notes.len(), &cbor::encode(&plan.notes)).await?;
     export.records(world, plan.header.head).await?;
+    if let Some(children) = &plan.children {
+        export.frame(Kind::Children, 0, 1, &cbor::encode(children)).await?;
+    }
     let end = export.end;
     export.frame(Kind::End, 0, 1, &cbor::encode(&end)).await?;
     Ok(ExportedBundle { header: plan.header, objects: end.objects, bytes: export.bytes })
@@ -65,6 +68,7 @@ struct Plan {
     refs: BTreeSet<Hash>,
     /// These name programs and schemas in their text.
     manifests: BTreeSet<Hash>,
+    children: Option<CarriedChildren>,
 }
 
 /// Reads the history once, for what it refers to.
@@ -79,8 +83,10 @@ async fn plan<E: Engine>(plane: &NodePlane<E>, universe: UniverseId, world: Worl
     let notes = snapshots_of(plane, universe, world, head, limits::BUNDLE_SNAPSHOTS_MAX).await?;
     let (mut refs, mut manifests, mut lineage) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
     let mut chain = Record::CHAIN_START;
+    let mut pace = ReplayPace::default();
     while let Some(page) = history.next_page().await? {
         for stored in page {
+            pace.step().await;
             let (height, cause) = (stored.height, |error: cbor::CborError| error.to_string());
             let damaged = |cause| JournalError::RecordDamaged { world, height, cause };
             let record = stored.decode().map_err(|error| damaged(cause(error)))?;
@@ -103,8 +109,27 @@ async fn plan<E: Engine>(plane: &NodePlane<E>, universe: UniverseId, world: Worl
         refs.insert(note.snapshot);
     }
     refs.extend(&manifests);
-    let header = Header { format: FORMAT, universe, world, head, chain, lineage, baseline, name, labels };
-    Ok(Plan { header, notes, refs, manifests })
+    let children = children_of(plane, universe, world).await?;
+    let format = if children.is_some() { FORMAT_CHILDREN } else { FORMAT };
+    let header = Header { format, universe, world, head, chain, lineage, baseline, name, labels };
+    Ok(Plan { header, notes, refs, manifests, children })
+}
+
+/// What travels of the world's children.
+async fn children_of<E: Engine>(
+    plane: &NodePlane<E>,
+    universe: UniverseId,
+    world: WorldId,
+) -> Result<Option<CarriedChildren>, RuntimeError> {
+    let Some((mut carried, ended)) = plane.run(&ReadCarried { universe, parent: world }).await?.output else {
+        return Ok(None);
+    };
+    let mut page = ReadEnded { universe, parent: world, from: ended.start, end: ended.end };
+    while page.from < page.end {
+        carried.ended.extend(plane.run(&page).await?.output);
+        page.from = page.through();
+    }
+    Ok(Some(carried.bounded()))
 }
 
 async fn open<E: Engine>(
@@ -220,8 +245,10 @@ impl<E: Engine, S: FrameSink> Export<'_, E, S> {
     async fn records(&mut self, world: WorldId, head: Height) -> Result<(), RuntimeError> {
         let mut history = open(self.plane, self.universe, world).await?.until(head);
         let (mut first, mut records, mut bytes) = (Height::GENESIS, Vec::new(), 0);
+        let mut pace = ReplayPace::default();
         while let Some(page) = history.next_page().await? {
             for stored in page {
+                pace.step().await;
                 bytes += stored.bytes.len();
                 records.push(Sealed(stored.bytes.to_vec()));
                 if records.len() == limits::BUNDLE_RECORDS_MAX || bytes >= limits::BUNDLE_FRAME_BYTES {

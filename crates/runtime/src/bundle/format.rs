@@ -3,8 +3,10 @@
 use minicbor::{Decode, Encode};
 use mundi_model::{Hash, Height, Labels, UniverseId, WorldId, record::SnapshotNote};
 
-/// The form that this version writes.
+/// The form of a world that had no children.
 pub(super) const FORMAT: u8 = 1;
+/// The form of a world whose children travel with it.
+pub(super) const FORMAT_CHILDREN: u8 = 2;
 
 /// What a frame holds. The numbers are part of the format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,13 +20,14 @@ pub(super) enum Kind {
     Snapshots = 5,
     Records = 6,
     End = 7,
+    /// Totals, counters and terminal children, behind the records.
+    Children = 8,
 }
 
 impl Kind {
     pub(super) fn of(byte: u8) -> Option<Self> {
-        [Self::Header, Self::Objects, Self::Large, Self::Part, Self::Snapshots, Self::Records, Self::End]
-            .into_iter()
-            .find(|kind| *kind as u8 == byte)
+        let all = [Self::Header, Self::Objects, Self::Large, Self::Part, Self::Snapshots, Self::Records];
+        all.into_iter().chain([Self::End, Self::Children]).find(|kind| *kind as u8 == byte)
     }
 }
 

@@ -20,7 +20,9 @@ use mundi_engine::Engine;
 use mundi_kernel::{
     Confined,
     fork::{Fork, ForkRequest, arrive},
+    intents::{OpenIntent, intent_hash},
     snapshot::KernelSnapshot,
+    turn::Publish,
 };
 use mundi_model::{
     Code, Coded, Hash, Height, UniverseId, WorldAddress, WorldId, WorldName, limits,
@@ -30,7 +32,7 @@ use mundi_store::{
     StoreError,
     blobs::PutStream,
     keyspace::segment::SegmentRecord,
-    protocol::{DescribeWorld, FreeName, ImportWorld, WorldError, import_world},
+    protocol::{CarriedChildren, DescribeWorld, FreeName, ImportWorld, WorldError, import_world},
     segments::{SegmentBuilder, object_path},
 };
 use std::{
@@ -82,7 +84,10 @@ pub async fn import<E: Engine, R: Read + Seek + Send>(
     let state = &proof.from_genesis.state;
     let own = state.note.snapshot;
     store_cells(plane, universe, state.objects.iter().filter(|(hash, _)| *hash != own).cloned().collect()).await?;
-    let inherited = dispatch::inherit(plane, universe, &fork, now_ns).await?;
+    let mut inherited = dispatch::inherit(plane, universe, &fork, now_ns).await?;
+    if let Some(children) = bundle.children() {
+        inherited.budgets = children.budgets_above(&inherited.budgets);
+    }
     let head = bundle.header().head;
     let mut import = ImportWorld {
         universe,
@@ -94,6 +99,7 @@ pub async fn import<E: Engine, R: Read + Seek + Send>(
         snapshot: Bytes::from_owner(fork.bytes.clone()),
         own_from: if world == bundle.header().world { bundle.header().own_from() } else { head },
         inherited,
+        children: bundle.children().map(|carried| without_open(carried, &fork)),
         policy: held_policy(&fork),
         name: None,
         labels: bundle.header().labels.clone(),
@@ -266,4 +272,16 @@ async fn store_segment<E: Engine>(
     let put = plane.blobs.objects().put(&path, built.object).await;
     put.map_err(|error| StoreError::from(mundi_store::segments::SegmentError::from(error)))?;
     Ok(built.record)
+}
+
+/// A child whose spawn is open in the fork is spawned there again, or its spawn is answered by the policy: its end never reached the world.
+fn without_open(carried: &CarriedChildren, fork: &Fork) -> CarriedChildren {
+    let ancestor = |publish: &Publish| {
+        let OpenIntent { place, kind, params, .. } = &publish.intent;
+        intent_hash(fork.genesis.parent, *place, kind, params)
+    };
+    let open: BTreeSet<_> = fork.publish.iter().map(ancestor).collect();
+    let mut carried = carried.clone();
+    carried.ended.retain(|child| !open.contains(&child.token.intent));
+    carried
 }

@@ -2,7 +2,7 @@
 
 use super::{
     BundleError,
-    format::{Ancestor, End, FORMAT, Header, Kind, Large, Packed, Sealed},
+    format::{Ancestor, End, FORMAT, FORMAT_CHILDREN, Header, Kind, Large, Packed, Sealed},
     frames::{Frame, FrameReader, Mark},
 };
 use mundi_kernel::{LoadError, Objects};
@@ -10,7 +10,7 @@ use mundi_model::{
     Hash, Hasher, Height, cbor, limits,
     record::{Body, Record, SnapshotNote},
 };
-use mundi_store::reachability::refs_of_record;
+use mundi_store::{protocol::CarriedChildren, reachability::refs_of_record};
 use parking_lot::Mutex;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,6 +30,7 @@ pub struct Bundle<R> {
     unreferred: Option<Hash>,
     /// From which height on which manifest holds.
     manifests: Vec<(Height, Hash)>,
+    children: Option<CarriedChildren>,
     /// Where the first object is, and where the first record.
     first_object: Mark,
     first_record: Mark,
@@ -67,15 +68,16 @@ impl<R: Read + Seek> Bundle<R> {
         let mut reader = FrameReader::new(std::io::BufReader::with_capacity(1 << 16, &mut source))?;
         let frame = reader.next()?;
         let header: Header = one(&frame, Kind::Header)?;
-        if header.format != FORMAT {
-            return Err(BundleError::Format { found: header.format, known: FORMAT });
+        if ![FORMAT, FORMAT_CHILDREN].contains(&header.format) {
+            return Err(BundleError::Format { found: header.format, known: FORMAT_CHILDREN });
         }
         let first_object = reader.mark();
         let (mut objects, snapshots) = read_objects(&mut reader)?;
         let notes: Vec<SnapshotNote> = many(&snapshots, Kind::Snapshots)?;
         notes.iter().chain([&header.baseline]).for_each(|note| objects.refer(&note.snapshot));
         let first_record = reader.mark();
-        let (records, end) = read_records(&mut reader, &header, &mut objects)?;
+        let (records, behind) = read_records(&mut reader, &header, &mut objects)?;
+        let (children, end) = read_children(&mut reader, &header, behind)?;
         let said: End = one(&end, Kind::End)?;
         let is = End { objects: objects.places.len() as u64, object_bytes: objects.bytes, records: records.count };
         let wrong = |what: &str| BundleError::Frame { offset: end.offset, what: what.to_owned() };
@@ -97,6 +99,7 @@ impl<R: Read + Seek> Bundle<R> {
             objects: objects.places,
             unreferred: objects.unreferred.first().copied(),
             manifests: records.manifests,
+            children,
             first_object,
             first_record,
         })
@@ -120,6 +123,11 @@ impl<R: Read + Seek> Bundle<R> {
 
     pub(super) fn unreferred(&self) -> Option<Hash> {
         self.unreferred
+    }
+
+    /// The children that travel with the world.
+    pub fn children(&self) -> Option<&CarriedChildren> {
+        self.children.as_ref()
     }
 
     pub(super) fn manifests(&self) -> &[(Height, Hash)] {
@@ -333,6 +341,20 @@ fn read_objects<R: Read>(reader: &mut FrameReader<R>) -> Result<(Found, Frame), 
             _ => return Ok((found, frame)),
         }
     }
+}
+
+/// The children, if they stand behind the records, and the frame that follows.
+fn read_children<R: Read>(
+    reader: &mut FrameReader<R>,
+    header: &Header,
+    frame: Frame,
+) -> Result<(Option<CarriedChildren>, Frame), BundleError> {
+    if header.format != FORMAT_CHILDREN {
+        return Ok((None, frame));
+    }
+    let children: CarriedChildren = one(&frame, Kind::Children)?;
+    children.check(header.world).map_err(|what| frame.wrong(what))?;
+    Ok((Some(children), reader.next()?))
 }
 
 struct Records {

@@ -1,9 +1,10 @@
 //! What is debited for a child: recorded values, made by the transaction that ends or reports a piece of work.
 
-use crate::Plane;
+use crate::{Plane, metrics::Metrics};
 use futures_util::future::BoxFuture;
 use mundi_model::{Code, Coded, child::Spend};
 use mundi_store::protocol::{ChildClaim, DebitChild, Debited};
+use std::sync::Arc;
 
 /// Debits a run while it goes on.
 pub trait Meter: Send + Sync {
@@ -24,6 +25,7 @@ pub(super) struct LeaseMeter<P> {
     pub(super) plane: P,
     pub(super) claim: ChildClaim,
     pub(super) started_at_ns: u64,
+    pub(super) metrics: Arc<Metrics>,
 }
 
 impl<P: Plane> Meter for LeaseMeter<P> {
@@ -32,7 +34,12 @@ impl<P: Plane> Meter for LeaseMeter<P> {
             let now_ns = self.plane.now_ns();
             let spent = spent.lasting(self.started_at_ns, now_ns);
             match self.plane.run(&DebitChild { claim: self.claim, spent, now_ns }).await {
-                Ok(done) => Ok(done.output == Debited::Accepted),
+                Ok(done) if done.output == Debited::Accepted => Ok(true),
+                Ok(_) => {
+                    let ChildClaim { universe, parent, child, .. } = self.claim;
+                    self.metrics.children().perhaps_ended(&self.plane, (universe, parent, child), now_ns).await;
+                    Ok(false)
+                }
                 Err(error) if error.code() == Code::UrmChildClaimLost => Ok(false),
                 Err(error) => {
                     tracing::warn!(child = %self.claim.child, %error, "a debit of a child was not taken");

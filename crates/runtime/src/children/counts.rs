@@ -1,6 +1,8 @@
-//! What an executor counts: dispatches and ends by kind, and how many children of a universe wait and run.
+//! What a process counts: dispatches and ends by kind, and how many children of a universe wait and run.
 
-use mundi_model::{Code, UniverseId};
+use crate::Plane;
+use mundi_model::{Code, UniverseId, WorldId, child::ChildId};
+use mundi_store::protocol::{ChildFinished, DescribeChild};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 
@@ -17,7 +19,7 @@ pub struct ChildDepth {
     pub active: u64,
 }
 
-/// The counts of the executors of a process.
+/// The counts of a process: of its executors, and of whatever else dispatches and ends children in it.
 #[derive(Debug, Default)]
 pub struct ChildCounts {
     dispatched: Mutex<BTreeMap<&'static str, u64>>,
@@ -26,13 +28,33 @@ pub struct ChildCounts {
 }
 
 impl ChildCounts {
-    pub(super) fn dispatched(&self, kind: &str) {
+    pub(crate) fn dispatched(&self, kind: &str) {
         *self.dispatched.lock().entry(known(kind)).or_default() += 1;
     }
 
     pub(super) fn ended(&self, kind: &str, code: Option<&str>) {
         let code = code.map_or(PASSED, |code| Code::from_name(code).map_or(OTHERS, Code::as_str));
         *self.ended.lock().entry((known(kind), code)).or_default() += 1;
+    }
+
+    /// Counts a child that this very change ended: one that is asked again ended earlier.
+    pub fn finished(&self, finished: &ChildFinished, now_ns: u64) {
+        if finished.at_ns == now_ns {
+            self.ended(&finished.kind, finished.code.as_deref());
+        }
+    }
+
+    /// The same, for changes that may have ended a child and do not say of which kind it is. What cannot be read is not counted.
+    pub async fn perhaps_ended<P: Plane>(
+        &self,
+        plane: &P,
+        (universe, parent, child): (UniverseId, WorldId, ChildId),
+        now_ns: u64,
+    ) {
+        let Ok(read) = plane.run(&DescribeChild { universe, parent, child }).await else { return };
+        if let Some(end) = read.output.end.filter(|end| end.at_ns == now_ns) {
+            self.ended(&read.output.kind, end.code.as_deref());
+        }
     }
 
     pub(super) fn note_depth(&self, universe: UniverseId, depth: ChildDepth) {

@@ -1,6 +1,6 @@
 //! Dispatch: the children of one parent, in order, as long as there is room.
 
-use super::{ChildExecutor, is_external, kinds::BUILT_IN, recovery::recover_parent};
+use super::{ChildCounts, ChildExecutor, is_external, kinds::BUILT_IN, recovery::recover_parent};
 use crate::Plane;
 use mundi_model::{
     Code, UniverseId, WorldId,
@@ -9,17 +9,27 @@ use mundi_model::{
 };
 use mundi_store::{
     StoreError,
-    keyspace::child_state::ChildState,
+    keyspace::{child_state::ChildState, child_work::ChildWork},
     protocol::{
         CancelChild, CancelRequested, ChildDispatched, FailQueuedChild, LeaseChild, ListChildren, ReadChildState,
     },
 };
 
+/// How a parent's children stand after a look.
+pub(super) struct Looked {
+    pub(super) state: ChildState,
+    /// The first child that waits is not for this executor.
+    pub(super) is_for_others: bool,
+}
+
 impl<P: Plane> ChildExecutor<P> {
-    /// Recovers what is orphaned, then dispatches what waits. Says how the parent's children stand then.
-    pub(super) async fn look_at(&self, parent: WorldId) -> Result<ChildState, StoreError> {
-        let counts = self.metrics.children();
-        recover_parent(&self.plane, self.universe, parent, None, counts).await?;
+    /// Dispatches what waits, after what is orphaned was recovered: also below a parent that dispatches nothing now.
+    pub(super) async fn look_at(&self, parent: WorldId, work: &ChildWork) -> Result<Looked, StoreError> {
+        let (counts, mut is_for_others) = (self.metrics.children(), false);
+        // A row without a version does not say whether a lease has run out.
+        if work.version == 0 || work.is_orphaned(self.plane.now_ns()) {
+            recover_parent(&self.plane, self.universe, parent, None, counts).await?;
+        }
         while self.running.len() < self.config.children_max {
             let lease = LeaseChild {
                 universe: self.universe,
@@ -38,21 +48,28 @@ impl<P: Plane> ChildExecutor<P> {
                 ChildDispatched::RecoverFirst => {
                     recover_parent(&self.plane, self.universe, parent, None, counts).await?;
                 }
-                // Someone else may run it: a worker outside, or another process of the fleet.
-                ChildDispatched::OtherKind { kind, .. } if is_external(&kind) => break,
-                ChildDispatched::OtherKind { kind, .. } if !self.config.is_alone && BUILT_IN.contains(&&*kind) => break,
+                ChildDispatched::OtherKind { kind, .. } if self.may_be_for_others(&kind) => {
+                    is_for_others = true;
+                    break;
+                }
                 ChildDispatched::OtherKind { kind, child } => {
                     self.fail_queued(parent, child, format!("no executor runs children of kind `{kind}`")).await?;
                     counts.ended(&kind, Some(Code::UrmChildKindInvalid.as_str()));
                 }
                 ChildDispatched::ParentArchived => {
-                    cancel_all(&self.plane, self.universe, parent, &format!("archived:{parent}")).await?;
+                    cancel_all(&self.plane, counts, (self.universe, parent), &format!("archived:{parent}")).await?;
                     break;
                 }
                 ChildDispatched::Full | ChildDispatched::Idle => break,
             }
         }
-        Ok(self.plane.run(&ReadChildState { universe: self.universe, parent }).await?.output)
+        let state = self.plane.run(&ReadChildState { universe: self.universe, parent }).await?.output;
+        Ok(Looked { state, is_for_others })
+    }
+
+    /// A worker outside, or another process of the fleet.
+    fn may_be_for_others(&self, kind: &str) -> bool {
+        is_external(kind) || !self.config.is_alone && BUILT_IN.contains(&kind)
     }
 
     /// Nobody can run it: it ends without a dispatch.
@@ -65,8 +82,8 @@ impl<P: Plane> ChildExecutor<P> {
 /// Cancels every child of a parent that has not ended, each under an id of its own that follows from `reason`.
 pub async fn cancel_all<P: Plane>(
     plane: &P,
-    universe: UniverseId,
-    parent: WorldId,
+    counts: &ChildCounts,
+    (universe, parent): (UniverseId, WorldId),
     reason: &str,
 ) -> Result<Vec<(ChildId, CancelRequested)>, StoreError> {
     let (mut cancelled, mut after) = (Vec::new(), None);
@@ -77,7 +94,11 @@ pub async fn cancel_all<P: Plane>(
             let (child, now_ns) = (token.child, plane.now_ns());
             let cancel_request_id = format!("{reason}:{child}");
             let cancel = CancelChild { universe, parent, child, cancel_request_id, request: None, now_ns };
-            cancelled.push((child, plane.run(&cancel).await?.output));
+            let done = plane.run(&cancel).await?.output;
+            if done == CancelRequested::Cancelled {
+                counts.perhaps_ended(plane, (universe, parent, child), now_ns).await;
+            }
+            cancelled.push((child, done));
         }
         match page.last() {
             Some(last) if page.len() == items_max => after = Some(last.queue_seq),

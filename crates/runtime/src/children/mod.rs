@@ -41,7 +41,7 @@ use mundi_model::{
 };
 use mundi_store::{
     StoreError,
-    keyspace::queue_notify,
+    keyspace::{child_work::ChildWork, queue_notify},
     protocol::{ChildClaim, ExtendChildLeases, LeaseHeld, ListChildParents},
 };
 use parking_lot::Mutex;
@@ -141,9 +141,9 @@ impl<P: Plane> ChildExecutor<P> {
     /// Runs until `stop` completes and the children that run here have ended.
     pub async fn run(&self, stop: impl Future<Output = ()>) -> Result<(), StoreError> {
         let mut stop = pin!(stop.fuse());
-        let mut troubles = 0;
+        let (mut troubles, mut rounds) = (0, Rounds::default());
         while !(stop.is_terminated() && self.running.len() == 0) {
-            match self.turn(&mut stop).await {
+            match self.turn(&mut rounds, &mut stop).await {
                 Ok(()) => troubles = 0,
                 Err(error) => ride_out(&**self.plane.clock(), error, &mut troubles).await?,
             }
@@ -151,15 +151,19 @@ impl<P: Plane> ChildExecutor<P> {
         Ok(())
     }
 
-    /// One look at all parents, one sleep. The counter is read before the look: what changes after it wakes the sleep.
-    async fn turn(&self, stop: &mut (impl FusedFuture<Output = ()> + Unpin)) -> Result<(), StoreError> {
+    /// One look at what changed, one sleep. The counter is read before the look: what changes after it wakes the sleep.
+    async fn turn(
+        &self,
+        rounds: &mut Rounds,
+        stop: &mut (impl FusedFuture<Output = ()> + Unpin),
+    ) -> Result<(), StoreError> {
         use mundi_engine::Engine;
         let engine = self.plane.engine();
         let seen = queue_notify::read(&mut engine.begin().await?, self.universe, CHILD_SPAWN).await?;
-        self.extend().await?;
+        self.extend_due(rounds).await?;
         let is_stopping = stop.is_terminated() || stop.now_or_never().is_some();
-        let orphaned_ns = if is_stopping { None } else { self.look().await? };
-        let extend_ns = (self.running.len() > 0).then(|| self.plane.now_ns().saturating_add(self.config.lease_ns / 3));
+        let orphaned_ns = self.look(rounds, is_stopping).await?;
+        let extend_ns = (self.running.len() > 0).then_some(rounds.extend_at_ns);
         let until_ns = [orphaned_ns, extend_ns].into_iter().flatten().min();
         let changed = queue_notify::changed(engine, self.universe, CHILD_SPAWN, seen);
         if is_stopping {
@@ -170,45 +174,92 @@ impl<P: Plane> ChildExecutor<P> {
         wait(&**self.plane.clock(), vec![Box::pin(changed)], until_ns, stop).await.map(drop)
     }
 
-    /// Looks after every parent that has children; says when the next lease runs out.
-    async fn look(&self) -> Result<Option<u64>, StoreError> {
+    /// Looks after every parent that has something to be looked after, and passes over all others by what their rows say; says when the
+    /// next lease runs out.
+    async fn look(&self, rounds: &mut Rounds, is_stopping: bool) -> Result<Option<u64>, StoreError> {
         let (mut after, mut next_ns, mut depth) = (None, None::<u64>, ChildDepth::default());
+        let (mut held, mut left) = (self.running.by_parent(), BTreeMap::new());
         loop {
             let page = self.plane.run(&ListChildParents { universe: self.universe, after }).await?.output;
-            for parent in &page {
-                let looked = self.look_at(*parent).await;
-                let Some(state) = hold_on_violation(&self.plane, (self.universe, *parent), looked).await? else {
-                    continue;
-                };
-                depth.queued += state.queued;
-                depth.active += state.active.len() as u64;
-                let deadline_ns = state.active.iter().filter_map(|active| active.lease.deadline_ns).min();
-                next_ns = [next_ns, deadline_ns].into_iter().flatten().min();
+            for (parent, work) in &page {
+                if let Some(held) = held.remove(parent)
+                    && (work.cancelling || work.active < held.len() as u64)
+                {
+                    self.extend(*parent, held).await?;
+                }
+                let (mut queued, mut active, mut deadline_ns) = (work.queued, work.active, work.deadline_ns);
+                if !is_stopping && self.concerns(*parent, work, rounds) {
+                    let looked = self.look_at(*parent, work).await;
+                    let Some(looked) = hold_on_violation(&self.plane, (self.universe, *parent), looked).await? else {
+                        continue;
+                    };
+                    (queued, active) = (looked.state.queued, looked.state.active.len() as u64);
+                    deadline_ns = looked.state.active.iter().filter_map(|active| active.lease.deadline_ns).min();
+                    if looked.is_for_others && work.version > 0 {
+                        left.insert(*parent, work.version);
+                    }
+                } else if rounds.left.get(parent) == Some(&work.version) {
+                    left.insert(*parent, work.version);
+                }
+                depth.queued += queued;
+                depth.active += active;
+                next_ns = [next_ns, deadline_ns.filter(|_| !is_stopping)].into_iter().flatten().min();
             }
             match page.last() {
-                Some(last) if page.len() == limits::CHILD_PARENTS_PAGE => after = Some(*last),
+                Some((last, _)) if page.len() == limits::CHILD_PARENTS_PAGE => after = Some(*last),
                 _ => break,
             }
         }
+        // Parents that have no children any more, or are gone.
+        for (parent, held) in held {
+            self.extend(parent, held).await?;
+        }
+        rounds.left = left;
         self.metrics.children().note_depth(self.universe, depth);
         Ok(next_ns)
     }
 
-    /// Extends the leases of what runs here, and stops what was cancelled or lost.
-    async fn extend(&self) -> Result<(), StoreError> {
-        let until_ns = self.plane.now_ns().saturating_add(self.config.lease_ns);
+    /// Whether this executor may have something to do for a parent.
+    fn concerns(&self, parent: WorldId, work: &ChildWork, rounds: &Rounds) -> bool {
+        let is_left = rounds.left.get(&parent) == Some(&work.version);
+        work.is_orphaned(self.plane.now_ns()) || !work.blocked && !is_left
+    }
+
+    /// Extends the leases of what runs here when it is time, and stops what was cancelled or lost.
+    async fn extend_due(&self, rounds: &mut Rounds) -> Result<(), StoreError> {
+        let (now_ns, every_ns) = (self.plane.now_ns(), self.config.lease_ns / 3);
+        // A clock that went back must not put an extension off.
+        if now_ns < rounds.extend_at_ns && rounds.extend_at_ns - now_ns <= every_ns {
+            return Ok(());
+        }
         for (parent, held) in self.running.by_parent() {
-            let children: Vec<_> = held.iter().map(|(child, _)| *child).collect();
-            let extend = ExtendChildLeases { universe: self.universe, parent, held, until_ns };
-            let found = self.plane.run(&extend).await?.output;
-            for (child, held) in children.into_iter().zip(found) {
-                if held != LeaseHeld::Held {
-                    self.running.abort(child);
-                }
+            self.extend(parent, held).await?;
+        }
+        rounds.extend_at_ns = now_ns.saturating_add(every_ns);
+        Ok(())
+    }
+
+    async fn extend(&self, parent: WorldId, held: Vec<(ChildId, [u8; 16])>) -> Result<(), StoreError> {
+        let until_ns = self.plane.now_ns().saturating_add(self.config.lease_ns);
+        let children: Vec<_> = held.iter().map(|(child, _)| *child).collect();
+        let extend = ExtendChildLeases { universe: self.universe, parent, held, until_ns };
+        let found = self.plane.run(&extend).await.map(|done| done.output);
+        let found = hold_on_violation(&self.plane, (self.universe, parent), found).await?.unwrap_or_default();
+        for (child, held) in children.into_iter().zip(found) {
+            if held != LeaseHeld::Held {
+                self.running.abort(child);
             }
         }
         Ok(())
     }
+}
+
+/// What an executor remembers from one look to the next.
+#[derive(Default)]
+struct Rounds {
+    extend_at_ns: u64,
+    /// Parents whose first child in the queue is for another executor, and the version of their row that said so.
+    left: BTreeMap<WorldId, u64>,
 }
 
 impl<P: Plane> Role<P> for ChildExecutor<P> {

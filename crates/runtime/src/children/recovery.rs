@@ -35,12 +35,12 @@ pub async fn recover_universe<P: Plane>(
     let mut after = None;
     loop {
         let page = plane.run(&ListChildParents { universe, after }).await?.output;
-        for parent in &page {
+        for (parent, _) in &page {
             let recovered = recover_parent(plane, universe, *parent, gone, counts).await;
             hold_on_violation(plane, (universe, *parent), recovered).await?;
         }
         match page.last() {
-            Some(last) if page.len() == limits::CHILD_PARENTS_PAGE => after = Some(*last),
+            Some((last, _)) if page.len() == limits::CHILD_PARENTS_PAGE => after = Some(*last),
             _ => return Ok(()),
         }
     }

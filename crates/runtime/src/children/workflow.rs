@@ -73,7 +73,7 @@ impl<P: Plane> Workflow<P> {
                 return self.finish(finish, Spend::default()).await;
             }
         }
-        let start = StartChild { claim: self.claim, outlives_executor: false, now_ns: self.plane.now_ns() };
+        let start = StartChild { claim: self.claim, now_ns: self.plane.now_ns() };
         let token = self.plane.run(&start).await?.output;
         let started_at_ns = token.started_at_ns.unwrap_or(start.now_ns);
         let Some(run) = self.run_of(token, spec, started_at_ns) else { return Ok(()) };
@@ -112,7 +112,12 @@ impl<P: Plane> Workflow<P> {
             started_at_ns,
             trace: token.trace,
             manifest: token.manifest,
-            meter: Arc::new(LeaseMeter { plane: plane.clone(), claim: *claim, started_at_ns }),
+            meter: Arc::new(LeaseMeter {
+                plane: plane.clone(),
+                claim: *claim,
+                started_at_ns,
+                metrics: self.metrics.clone(),
+            }),
         })
     }
 
@@ -130,7 +135,7 @@ impl<P: Plane> Workflow<P> {
         loop {
             match self.plane.run(&finish).await {
                 Ok(done) => {
-                    self.metrics.children().ended(self.kind.kind(), done.output.code.as_deref());
+                    self.metrics.children().finished(&done.output, finish.now_ns);
                     return Ok(());
                 }
                 Err(error) if tries < RETRIES_MAX && crate::RuntimeError::from(error.clone()).is_transient() => {

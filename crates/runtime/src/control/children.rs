@@ -3,7 +3,7 @@
 use super::{Ops, tasks::EXTERNAL};
 use crate::{
     Plane, RuntimeError,
-    children::{ChildCounts, cancel_all, hold_on_violation, recover_parent},
+    children::{cancel_all, hold_on_violation, recover_parent},
 };
 use mundi_kernel::{SPAWN_CHILD, children::SpawnChild};
 use mundi_model::{
@@ -12,10 +12,13 @@ use mundi_model::{
     limits,
     record::{InboxItem, Input, Operator, Origin, Payload, ReplyOutcome},
 };
-use mundi_store::protocol::{
-    BudgetLines, CancelChild, CancelRequested, ChildClaim, ChildDispatched, ChildFinish, ChildFinished, DebitChild,
-    Debited, DescribeChild, ExtendChildLeases, FinishChild, LeaseChild, LeaseHeld, ListChildParents, ListChildren,
-    NoteRequest, ReadBudget, ReadChildEvents, RequestName, SetBudget, StartChild,
+use mundi_store::{
+    keyspace::child_work::ChildWork,
+    protocol::{
+        BudgetLines, CancelChild, CancelRequested, ChildClaim, ChildDispatched, ChildFinish, ChildFinished, DebitChild,
+        Debited, DescribeChild, ExtendChildLeases, FinishChild, LeaseChild, LeaseHeld, ListChildParents, ListChildren,
+        NoteRequest, ReadBudget, ReadChildEvents, RequestName, SetBudget, StartChild,
+    },
 };
 use std::time::Duration;
 
@@ -112,7 +115,15 @@ impl<P: Plane> Ops<P> {
             request: Some(request.name("cancel")),
             now_ns: self.plane.now_ns(),
         };
-        Ok(self.plane.run(&cancel).await?.output)
+        let done = self.plane.run(&cancel).await?.output;
+        if done == CancelRequested::Cancelled {
+            self.count_end(world, child, cancel.now_ns).await;
+        }
+        Ok(done)
+    }
+
+    async fn count_end(&self, world: WorldId, child: ChildId, now_ns: u64) {
+        self.metrics.children().perhaps_ended(&self.plane, (self.universe, world, child), now_ns).await;
     }
 
     /// Cancels all children of a world that have not ended.
@@ -121,7 +132,7 @@ impl<P: Plane> Ops<P> {
         world: WorldId,
         reason: &str,
     ) -> Result<Vec<(ChildId, CancelRequested)>, RuntimeError> {
-        Ok(cancel_all(&self.plane, self.universe, world, reason).await?)
+        Ok(cancel_all(&self.plane, self.metrics.children(), (self.universe, world), reason).await?)
     }
 
     pub async fn budget(&self, world: WorldId) -> Result<BudgetLines, RuntimeError> {
@@ -155,7 +166,8 @@ impl<P: Plane> Ops<P> {
         let (universe, mut claimed, mut after) = (self.universe, Vec::new(), None);
         loop {
             let page = self.plane.run(&ListChildParents { universe, after }).await?.output;
-            for parent in &page {
+            let may_have_some = |work: &ChildWork| !work.blocked || work.is_orphaned(self.plane.now_ns());
+            for (parent, _) in page.iter().filter(|(_, work)| may_have_some(work)) {
                 let leased = self.claim_of(*parent, kinds, items_max - claimed.len(), ttl_ns).await;
                 claimed.extend(hold_on_violation(&self.plane, (universe, *parent), leased).await?.unwrap_or_default());
                 if claimed.len() >= items_max {
@@ -163,7 +175,7 @@ impl<P: Plane> Ops<P> {
                 }
             }
             match page.last() {
-                Some(last) if page.len() == limits::CHILD_PARENTS_PAGE => after = Some(*last),
+                Some((last, _)) if page.len() == limits::CHILD_PARENTS_PAGE => after = Some(*last),
                 _ => return Ok(claimed),
             }
         }
@@ -188,9 +200,12 @@ impl<P: Plane> Ops<P> {
                 now_ns: self.plane.now_ns(),
             };
             match self.plane.run(&lease).await?.output {
-                ChildDispatched::Leased { claim, token } => claimed.push((claim, *token)),
+                ChildDispatched::Leased { claim, token } => {
+                    self.metrics.children().dispatched(&token.kind);
+                    claimed.push((claim, *token));
+                }
                 ChildDispatched::RecoverFirst => {
-                    recover_parent(&self.plane, self.universe, parent, None, &ChildCounts::default()).await?;
+                    recover_parent(&self.plane, self.universe, parent, None, self.metrics.children()).await?;
                 }
                 _ => break,
             }
@@ -200,7 +215,7 @@ impl<P: Plane> Ops<P> {
 
     /// The start of an external child: it is on record when this returns.
     pub async fn child_start(&self, claim: ChildClaim) -> Result<DispatchToken, RuntimeError> {
-        let start = StartChild { claim, outlives_executor: false, now_ns: self.plane.now_ns() };
+        let start = StartChild { claim, now_ns: self.plane.now_ns() };
         Ok(self.plane.run(&start).await?.output)
     }
 
@@ -211,7 +226,12 @@ impl<P: Plane> Ops<P> {
 
     /// What an external child has used so far.
     pub async fn child_report(&self, claim: ChildClaim, spent: Spend) -> Result<Debited, RuntimeError> {
-        Ok(self.plane.run(&DebitChild { claim, spent, now_ns: self.plane.now_ns() }).await?.output)
+        let now_ns = self.plane.now_ns();
+        let debited = self.plane.run(&DebitChild { claim, spent, now_ns }).await?.output;
+        if debited != Debited::Accepted {
+            self.count_end(claim.parent, claim.child, now_ns).await;
+        }
+        Ok(debited)
     }
 
     pub async fn child_finish(
@@ -224,10 +244,9 @@ impl<P: Plane> Ops<P> {
         let token = self.child(claim.parent, claim.child).await?;
         let started_at_ns = token.started_at_ns.unwrap_or(now_ns);
         let spent = spent.lasting(started_at_ns, now_ns);
-        Ok(self
-            .plane
-            .run(&FinishChild { claim, finish: crate::children::bounded(finish), spent, now_ns })
-            .await?
-            .output)
+        let finish = FinishChild { claim, finish: crate::children::bounded(finish), spent, now_ns };
+        let finished = self.plane.run(&finish).await?.output;
+        self.metrics.children().finished(&finished, now_ns);
+        Ok(finished)
     }
 }

@@ -1,5 +1,5 @@
 //! Waiting until something durable changes, from whatever process changes it: the head of a journal, a queue of effects, the quotas
-//! of a universe, a token. Whoever waits reads first, looks at what follows from it, and then waits for the next change.
+//! of a universe, a token. A caller that waits reads first, looks at what follows from it, and then waits for the next change.
 
 use super::Ops;
 use crate::{Plane, RuntimeError};
@@ -13,9 +13,11 @@ use mundi_store::{
         journal_head,
         queue_notify::{self, Seen},
         quotas, token,
+        world_change::{self, WorldChanges},
     },
     values::{Position, Quotas, TokenId, TokenRecord},
 };
+use std::collections::BTreeSet;
 
 /// The head of a journal as it was read.
 pub struct SeenHead {
@@ -31,7 +33,7 @@ pub struct SeenQuotas {
     pub quotas: Option<Quotas>,
 }
 
-/// What changed in a universe. Which one it was is for the reader to look up.
+/// What changed in a universe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UniverseChange {
     /// A world was created, deleted, named or labelled, or its state changed.
@@ -66,14 +68,45 @@ impl UniverseChange {
     }
 }
 
-/// The counters of a universe as they were read.
+/// The counters of a universe as they were read, and the worlds that changed last.
 #[derive(Debug, Clone)]
-pub struct SeenUniverse(Vec<(UniverseChange, Seen)>);
+pub struct SeenUniverse {
+    counters: Vec<(UniverseChange, Seen)>,
+    worlds: WorldChanges,
+}
+
+/// What changed between two looks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChangesSince {
+    pub changed: Vec<UniverseChange>,
+    /// Worlds that changed.
+    pub worlds: BTreeSet<WorldId>,
+    /// More worlds may have changed than are named.
+    pub more_worlds: bool,
+}
+
+impl ChangesSince {
+    /// For a reader that has not looked before.
+    pub fn everything() -> Self {
+        Self { changed: UniverseChange::ALL.to_vec(), worlds: BTreeSet::new(), more_worlds: true }
+    }
+}
 
 impl SeenUniverse {
-    /// What changed between two looks.
-    pub fn since(&self, before: &Self) -> Vec<UniverseChange> {
-        self.0.iter().filter(|now| !before.0.contains(now)).map(|(change, _)| *change).collect()
+    pub fn since(&self, before: &Self) -> ChangesSince {
+        let changed = self.counters.iter().filter(|now| !before.counters.contains(now));
+        let changed = changed.map(|(change, _)| *change).collect();
+        let worlds = self.worlds.iter().filter(|(slot, change)| before.worlds.get(slot) != Some(change));
+        let worlds: BTreeSet<WorldId> = worlds.map(|(_, change)| change.world).collect();
+        let seen = |of: &Self| {
+            let found = of.counters.iter().find(|(change, _)| *change == UniverseChange::Worlds);
+            found.map(|(_, seen)| seen.clone())
+        };
+        let changes = match (seen(self), seen(before)) {
+            (Some(now), Some(before)) => now.raised_since(&before),
+            _ => u64::MAX,
+        };
+        ChangesSince { changed, more_worlds: changes > worlds.len() as u64, worlds }
     }
 }
 
@@ -83,7 +116,8 @@ impl<P: Plane> Ops<P> {
         let mut tx = self.plane.engine().begin().await?;
         let counters = UniverseChange::ALL.iter().map(|change| change.counter());
         let seen = queue_notify::read_all(&mut tx, self.universe, counters).await?;
-        Ok(SeenUniverse(UniverseChange::ALL.into_iter().zip(seen.into_iter().map(|(_, seen)| seen)).collect()))
+        let counters = UniverseChange::ALL.into_iter().zip(seen.into_iter().map(|(_, seen)| seen)).collect();
+        Ok(SeenUniverse { counters, worlds: world_change::read_all(&mut tx, self.universe).await? })
     }
 
     /// Completes once something changed since; perhaps earlier.
@@ -92,7 +126,7 @@ impl<P: Plane> Ops<P> {
         let watch = |(change, seen): &(UniverseChange, Seen)| {
             queue_notify::changed(engine, universe, change.counter(), seen.clone())
         };
-        match seen.0.iter().map(watch).collect::<FuturesUnordered<_>>().next().await {
+        match seen.counters.iter().map(watch).collect::<FuturesUnordered<_>>().next().await {
             Some(changed) => Ok(changed?),
             None => Ok(()),
         }

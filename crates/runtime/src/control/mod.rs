@@ -30,8 +30,8 @@ pub use cells::{At, CellDifference};
 pub use children::ClientRequest;
 pub use effects::{EffectEnd, EffectName, FoundEffect, HandAnswer, JournaledEffect};
 pub use follow::{
-    SeenHead, SeenQuotas, SeenUniverse, UniverseChange, engine_answers, quotas_changed, read_token, seen_quotas,
-    token_revoked,
+    ChangesSince, SeenHead, SeenQuotas, SeenUniverse, UniverseChange, engine_answers, quotas_changed, read_token,
+    seen_quotas, token_revoked,
 };
 pub use ingress::{BegunCall, CallAnswer, CallRequest, NoForward};
 pub use naming::is_name_taken;
@@ -52,10 +52,12 @@ use crate::{
     calls::Calls,
     delivery::{Delivery, LocalWorlds},
     lifecycle::checkpoints::Checkpoints,
+    metrics::Metrics,
     worker::WorldWorker,
 };
 use failing_queries::FailingQueries;
 use mundi_model::{UniverseId, limits};
+use std::sync::Arc;
 
 /// Control over one universe. Cheap to clone if the plane is.
 #[derive(Clone)]
@@ -67,6 +69,7 @@ pub struct Ops<P: Plane> {
     dedupe_window_ns: u64,
     failing_queries: FailingQueries,
     checkpoints: Checkpoints,
+    metrics: Arc<Metrics>,
 }
 
 impl<P: Plane> Ops<P> {
@@ -80,7 +83,14 @@ impl<P: Plane> Ops<P> {
             dedupe_window_ns: limits::DEDUPE_WINDOW_NS,
             failing_queries: FailingQueries::default(),
             checkpoints: Checkpoints::default(),
+            metrics: Arc::default(),
         }
+    }
+
+    /// Counts what it ends in these metrics.
+    #[must_use]
+    pub fn with_metrics(self, metrics: Arc<Metrics>) -> Self {
+        Self { metrics, ..self }
     }
 
     /// How long an idempotency key is remembered.

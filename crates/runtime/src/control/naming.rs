@@ -3,7 +3,7 @@
 use super::Ops;
 use crate::{
     Plane, RuntimeError,
-    lifecycle::{self, ForkAt, ForkPolicy, ForkWorld, Forked, Naming, NewWorld},
+    lifecycle::{self, Beginning, ForkAt, ForkPolicy, ForkWorld, Forked, Naming, NewWorld},
 };
 use mundi_model::{Hash, LabelChange, Labels, WorldAddress, WorldId, WorldName};
 use mundi_store::{
@@ -68,11 +68,11 @@ impl<P: Plane> Ops<P> {
         lifecycle::create_named(&self.plane, new, Naming { name: address.name().cloned(), labels }).await
     }
 
-    /// Forks a world, on another manifest if one is given, with a name and labels.
+    /// Forks a world, on another manifest if one is given and with what its functions are told first, with a name and labels.
     #[expect(clippy::too_many_arguments, reason = "those of a fork, and its naming")]
     pub async fn world_fork_labelled(
         &self,
-        manifest: Option<Hash>,
+        Beginning { manifest, told }: Beginning,
         parent: WorldId,
         child: WorldId,
         naming: Naming,
@@ -81,7 +81,7 @@ impl<P: Plane> Ops<P> {
         now_ns: u64,
     ) -> Result<Forked, RuntimeError> {
         let request = ForkWorld { universe: self.universe, parent, child, at, policy, manifest, now_ns };
-        lifecycle::fork_named(&self.plane, request, naming).await
+        lifecycle::fork_named(&self.plane, request, naming, told).await
     }
 }
 

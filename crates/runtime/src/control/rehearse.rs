@@ -8,6 +8,7 @@ use crate::{
         past::{self, Past},
     },
     objects::{AtHand, with_objects},
+    yielding::ReplayPace,
 };
 use mundi_kernel::{
     rehearse::{Compare, Divergence, Rehearsal, Rehearser},
@@ -102,8 +103,10 @@ async fn rehearse<P: Plane>(
     let registry = plane.registry();
     let begin = |objects: &AtHand| Rehearser::begin(objects, registry, note, candidate, compare);
     let mut rehearser = with_objects(plane, place, at_hand, begin).await?;
+    let mut pace = ReplayPace::default();
     'history: while let Some(page) = history.next_page().await? {
         for record in page {
+            pace.step().await;
             let apply = |objects: &AtHand| rehearser.apply(objects, &record.bytes);
             if !with_objects(plane, place, at_hand, apply).await? {
                 break 'history;

@@ -5,6 +5,7 @@ use super::Ops;
 use crate::{
     Plane, RuntimeError,
     objects::{AtHand, with_objects},
+    yielding::ReplayPace,
 };
 use mundi_kernel::{
     Registry, cells,
@@ -70,8 +71,10 @@ impl<P: Plane> Ops<P> {
                 Some(with_objects(&self.plane, place, &mut at_hand, begin).await?)
             }
         };
+        let mut pace = ReplayPace::default();
         while let Some(page) = history.next_page().await? {
             for record in page {
+                pace.step().await;
                 match &mut verifier {
                     Some(verifier) => {
                         let apply = |objects: &AtHand| verifier.apply(objects, &record.bytes);
@@ -158,7 +161,7 @@ pub(crate) async fn snapshots_of<P: Plane>(
     head: Height,
     max: usize,
 ) -> Result<Vec<SnapshotNote>, RuntimeError> {
-    let lineage = plane.run(&ReadLineage { universe, world, children_max: 1 }).await?.output;
+    let lineage = plane.run(&ReadLineage { universe, world, forks_max: 1 }).await?.output;
     let mut found: Vec<SnapshotNote> = Vec::new();
     let (mut of, mut until) = (world, head.next());
     let mut ancestors = lineage.ancestors.into_iter();

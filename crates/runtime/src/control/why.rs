@@ -132,6 +132,12 @@ impl Cause {
     }
 }
 
+/// A moment for people: milliseconds are enough.
+fn moment(ns: u64) -> String {
+    let exact = Moment(ns).to_string(); // with nine digits of a second, always
+    format!("{}Z", &exact[..exact.len() - "000000Z".len()])
+}
+
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -141,7 +147,7 @@ impl fmt::Display for Cause {
             Self::Paused { by, at_ns, .. } => {
                 f.write_str("it is paused")?;
                 by.iter().try_for_each(|by| write!(f, " by {}", by.name))?;
-                at_ns.iter().try_for_each(|at_ns| write!(f, " since {}", Moment(*at_ns)))
+                at_ns.iter().try_for_each(|at_ns| write!(f, " since {}", moment(*at_ns)))
             }
             Self::Person(Hold { code, reason, height, failures, .. }) => {
                 write!(f, "it is on hold at height {height} after {failures} failed attempts: {code}: {reason}")
@@ -152,13 +158,13 @@ impl fmt::Display for Cause {
             }
             Self::Room(waits) => write!(f, "it has work and waits for {waits}"),
             Self::Lease { holder, until_ns, lives: true } => {
-                write!(f, "{holder} runs it and has its lease until {}", Moment(*until_ns))
+                write!(f, "{holder} runs it and has its lease until {}", moment(*until_ns))
             }
             Self::Lease { holder, until_ns, lives: false } => {
-                write!(f, "{holder}, which does not live, has its lease until {}", Moment(*until_ns))
+                write!(f, "{holder}, which does not live, has its lease until {}", moment(*until_ns))
             }
             Self::Requested { by, until_ns } => {
-                write!(f, "an operation of {by} gets its lease next, until {}", Moment(*until_ns))
+                write!(f, "an operation of {by} gets its lease next, until {}", moment(*until_ns))
             }
             Self::Program { program, state } => match state {
                 Readiness::Queued { ahead } => write!(f, "its program {program} is compiled after {ahead} others"),
@@ -171,7 +177,7 @@ impl fmt::Display for Cause {
             }
             Self::Effect(effect) => describe(f, effect),
             Self::Timer(timer) => {
-                write!(f, "the timer {} is due at {}", timer.item.intent, Moment(timer.item.deliver_at_ns))
+                write!(f, "the timer {} is due at {}", timer.item.intent, moment(timer.item.deliver_at_ns))
             }
             Self::MoreEffects => f.write_str("more effects: mundi effect list --world"),
             Self::MoreTimers => f.write_str("more timers: mundi timer list --world"),
@@ -190,12 +196,12 @@ fn describe(f: &mut fmt::Formatter<'_>, effect: &QueuedEffect) -> fmt::Result {
     match claim {
         Some(claim) => write!(f, " is carried out by {} in attempt {}", claim.worker, claim.attempt),
         None if is_called(effect) => {
-            write!(f, " waits for the other world's reply until {}", Moment(attempts.not_before_ns))
+            write!(f, " waits for the other world's reply until {}", moment(attempts.not_before_ns))
         }
-        None if attempts.granted => write!(f, " waits for its rate limit until {}", Moment(attempts.not_before_ns)),
+        None if attempts.granted => write!(f, " waits for its rate limit until {}", moment(attempts.not_before_ns)),
         None if attempts.attempts > 0 => {
             let code = attempts.last_failure.as_deref().unwrap_or("a failure");
-            let (tried, next) = (attempts.attempts, Moment(attempts.not_before_ns));
+            let (tried, next) = (attempts.attempts, moment(attempts.not_before_ns));
             write!(f, " failed {tried} times ({code}) and is tried again at {next}")
         }
         None => f.write_str(" waits for somebody who claims it"),
@@ -244,7 +250,7 @@ impl<P: Plane> Ops<P> {
             WorldWaits { effects: more @ 2.., .. } => Some(format!("{more} effects")),
             _ if children == 1 => Some("a child".to_owned()),
             _ if children > 1 => Some(format!("{children} children")),
-            WorldWaits { due_ns: Some(due_ns), .. } => Some(format!("a timer at {}", Moment(due_ns))),
+            WorldWaits { due_ns: Some(due_ns), .. } => Some(format!("a timer at {}", moment(due_ns))),
             _ => None,
         })
     }

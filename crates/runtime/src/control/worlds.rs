@@ -17,7 +17,7 @@ use mundi_model::{
 use mundi_store::{
     blob::Blobs,
     journal::{History, StoredRecord},
-    keyspace::world_meta::Hold,
+    keyspace::world_meta::{Hold, WorldMeta},
     protocol::{
         ArchiveWorld, DescribeWorld, ListWorlds, LogTail, NameWorld, Page, ReadLineage, ReadLogs, ReleaseHold,
         WorldCreated, WorldDescription, WorldFilter, WorldLineage, WorldSummary,
@@ -50,8 +50,8 @@ impl<P: Plane> Ops<P> {
     }
 
     /// Ancestors and children.
-    pub async fn world_lineage(&self, world: WorldId, children_max: usize) -> Result<WorldLineage, RuntimeError> {
-        Ok(self.plane.run(&ReadLineage { universe: self.universe, world, children_max }).await?.output)
+    pub async fn world_lineage(&self, world: WorldId, forks_max: usize) -> Result<WorldLineage, RuntimeError> {
+        Ok(self.plane.run(&ReadLineage { universe: self.universe, world, forks_max }).await?.output)
     }
 
     /// Records of a world from a height on, with every link of the chain checked; those below a fork are its parent's.
@@ -196,7 +196,7 @@ impl<P: Plane> Ops<P> {
         let (policy, address, universe) = (policy.into(), child.into(), self.universe);
         let child = address.world(universe);
         let request = ForkWorld { universe, parent, child, at, policy, manifest, now_ns };
-        lifecycle::fork_named(&self.plane, request, address.name().cloned().into()).await
+        lifecycle::fork_named(&self.plane, request, address.name().cloned().into(), None).await
     }
 
     /// Stores the scripted answers of a sandbox that is to be made.
@@ -218,7 +218,8 @@ impl<P: Plane> Ops<P> {
     pub async fn world_resume(&self, world: WorldId) -> Result<InboxSeq, RuntimeError> {
         let seq = self.control(world, "resume", Vec::new()).await?;
         if let Some(hold) = self.release_hold(world).await? {
-            tracing::info!(%world, code = hold.code, "a world was released");
+            let name = self.names_of_worlds([world].into()).await?.remove(&world);
+            tracing::info!(%world, name, code = hold.code, "a world was released");
         }
         Ok(seq)
     }
@@ -253,12 +254,12 @@ impl<P: Plane> Ops<P> {
     }
 
     async fn repair(&self, world: WorldId, command: &str, operator: Operator) -> Result<Repaired, RuntimeError> {
-        let hold = self.describe_world(world).await?.meta.hold;
+        let WorldMeta { hold, name, .. } = self.describe_world(world).await?.meta;
         let input = hold.and_then(|hold| hold.seq).ok_or(RuntimeError::NotOnHold(world))?;
         let repair = Repair { seq: input, operator };
         let seq = self.control(world, command, cbor::encode(&repair)).await?;
         self.release_hold(world).await?;
-        tracing::info!(%world, command, %input, by = repair.operator.name, "a world was released from hold");
+        tracing::info!(%world, name, command, %input, by = repair.operator.name, "a world was released from hold");
         Ok(Repaired { seq, input })
     }
 

@@ -9,7 +9,7 @@
 //! with the same parameters is answered as the parent's second one was, whatever came between. What the parent has no receipt
 //! for is answered by the script, or with an error.
 
-use crate::{Plane, RuntimeError, effects::dispatch::Verdict};
+use crate::{Plane, RuntimeError, effects::dispatch::Verdict, yielding::ReplayPace};
 use mundi_kernel::{
     fork::Fork,
     intents::{OpenIntent, TIMER_SET},
@@ -257,10 +257,12 @@ impl<P: Plane> Recording<P> {
         if !occurrences.knows_own(before) {
             occurrences.ours = self.own_so_far(plane, before).await?;
         }
+        let mut pace = ReplayPace::default();
         while occurrences.count < limits::SANDBOX_COMPARED_MAX
             && let Some(page) = self.page(plane).await?
         {
             for record in page {
+                pace.step().await;
                 let body = decode(self.place.1, &record)?;
                 if let Some((intent, content)) = content(&body) {
                     occurrences.theirs.entry(content).or_default().push(intent);
@@ -279,11 +281,12 @@ impl<P: Plane> Recording<P> {
     async fn own_so_far(&self, plane: &P, before: u64) -> Result<BTreeMap<u64, Hash>, RuntimeError> {
         let (own, mut asked) = ((self.place.0, self.own), Occurrences::default());
         let Some(mut history) = open(plane, own, self.since).await? else { return Ok(asked.ours) };
-        let mut nth = 0;
+        let (mut nth, mut pace) = (0, ReplayPace::default());
         while nth < before.min(limits::SANDBOX_COMPARED_MAX as u64)
             && let Some(page) = history.next_page().await?
         {
             for record in page {
+                pace.step().await;
                 if let Some((_, content)) = content(&decode(own.1, &record)?) {
                     asked.note_own(nth, content);
                     nth += 1;
@@ -435,12 +438,13 @@ pub(crate) async fn receipts_of_open<P: Plane>(
     let wanted: Vec<_> = fork.publish.iter().map(ancestor).collect();
     let mut left: BTreeSet<IntentHash> = wanted.iter().copied().flatten().collect();
     let mut found = BTreeMap::new();
-    let mut history = open(plane, parent, fork.genesis.forked_at).await?;
+    let (mut history, mut pace) = (open(plane, parent, fork.genesis.forked_at).await?, ReplayPace::default());
     while !left.is_empty()
         && let Some(history) = &mut history
         && let Some(page) = history.next_page().await?
     {
         for record in page {
+            pace.step().await;
             if let Body::Ingress(Ingress { item: InboxItem { input: Input::Receipt(receipt), .. }, .. }) =
                 decode(parent.1, &record)?
                 && left.remove(&receipt.intent)

@@ -78,7 +78,7 @@ pub async fn begin_world<P: Plane>(
         snapshot: Bytes::from_owner(snapshot),
         inbox,
         inherited: Inherited::default(),
-        command: None,
+        commands: Vec::new(),
         name,
         labels,
         now_ns,

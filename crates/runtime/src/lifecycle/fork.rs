@@ -28,6 +28,10 @@ use mundi_store::{
     keyspace::world_meta::WorldState,
     protocol::{CreateWorld, DescribeWorld, Inherit, WorldCreated, WorldError, create_world, inherit_all},
 };
+use std::collections::BTreeMap;
+
+/// The inbox that commands about instances of durable functions go to.
+pub const FUNCTIONS_INBOX: &str = "$fn";
 
 /// Where a branch begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +55,15 @@ pub struct ForkWorld {
     /// Runs on this manifest instead of its parent's, by an upgrade that is its first input.
     pub manifest: Option<Hash>,
     pub now_ns: u64,
+}
+
+/// What a branch does first.
+#[derive(Debug, Clone, Default)]
+pub struct Beginning {
+    /// Runs on this manifest instead of its parent's, by an upgrade that is its first input.
+    pub manifest: Option<Hash>,
+    /// The payload of a message to durable functions that it gets before anything else: another result for an await.
+    pub told: Option<Vec<u8>>,
 }
 
 /// What shall become of a branch's effects.
@@ -103,17 +116,19 @@ pub struct Forked {
 /// Forks a world, once: asked again for the same child with the same parent, policy and height, it answers the branch that is there,
 /// however far the parent has gone since. Anything else under that id is refused with `WORLD_EXISTS`.
 pub async fn fork<P: Plane>(plane: &P, request: ForkWorld) -> Result<Forked, RuntimeError> {
-    fork_named(plane, request, Naming::default()).await
+    fork_named(plane, request, Naming::default(), None).await
 }
 
-/// The same, with the name and the labels of the child.
+/// The same, with the name and the labels of the child, and what its durable functions are told first.
 pub async fn fork_named<P: Plane>(
     plane: &P,
     request: ForkWorld,
     Naming { name, labels }: Naming,
+    told: Option<Vec<u8>>,
 ) -> Result<Forked, RuntimeError> {
     let ForkWorld { universe, parent, child, policy, manifest, now_ns, .. } = request;
-    if let Some(before) = made_before(plane, &request).await? {
+    let told_hash = told.as_deref().map(Hash::of);
+    if let Some(before) = made_before(plane, &request, told_hash).await? {
         return Ok(before);
     }
     let (note, height) = nearest(plane, &request).await?;
@@ -130,7 +145,7 @@ pub async fn fork_named<P: Plane>(
     }
     let parent_snapshot = fork.genesis.parent_snapshot;
     let inherited = dispatch::inherit(plane, universe, &fork, now_ns).await?;
-    fork.genesis.manifest = manifest;
+    (fork.genesis.manifest, fork.genesis.told) = (manifest, told_hash);
     let first = Record { height, prev: fork.note.chain, body: Body::ForkGenesis(fork.genesis.clone()) };
     let named = name.as_ref().map(ToString::to_string);
     let request = CreateWorld {
@@ -140,7 +155,7 @@ pub async fn fork_named<P: Plane>(
         snapshot: Bytes::from_owner(fork.bytes.clone()),
         inbox: None,
         inherited,
-        command: manifest.map(|manifest| upgrade(manifest, now_ns)),
+        commands: manifest.map(|to| upgrade(to, now_ns)).into_iter().chain(told.map(|it| tell(it, now_ns))).collect(),
         name,
         labels,
         now_ns,
@@ -178,8 +193,18 @@ fn upgrade(manifest: Hash, now_ns: u64) -> InboxItem {
     InboxItem { input: Input::Control { command: "upgrade".to_owned(), payload }, origin: Origin::new(now_ns) }
 }
 
+/// What the durable functions of a branch are told before anything that it inherits reaches them.
+fn tell(payload: Vec<u8>, now_ns: u64) -> InboxItem {
+    let (inbox, payload) = (FUNCTIONS_INBOX.to_owned(), Payload::Inline(payload));
+    InboxItem { input: Input::Message { inbox, payload, headers: BTreeMap::new() }, origin: Origin::new(now_ns) }
+}
+
 /// The branch that is asked for, if it is there already.
-async fn made_before<P: Plane>(plane: &P, request: &ForkWorld) -> Result<Option<Forked>, RuntimeError> {
+async fn made_before<P: Plane>(
+    plane: &P,
+    request: &ForkWorld,
+    told: Option<Hash>,
+) -> Result<Option<Forked>, RuntimeError> {
     let ForkWorld { universe, parent, child, at, policy, manifest, .. } = *request;
     let meta = match plane.run(&DescribeWorld { universe, world: child }).await {
         Ok(done) => done.output.meta,
@@ -198,7 +223,9 @@ async fn made_before<P: Plane>(plane: &P, request: &ForkWorld) -> Result<Option<
             if genesis.parent == parent
                 && policy.made(&genesis)
                 && genesis.manifest == manifest
-                && !matches!(at, ForkAt::Height(height) if height != genesis.forked_at) =>
+                && genesis.told == told
+                // What is told names an await: one that was open at the first request may have ended since.
+                && (told.is_some() || !matches!(at, ForkAt::Height(height) if height != genesis.forked_at)) =>
         {
             let ForkGenesis { forked_at, parent_snapshot, policy, .. } = genesis;
             Ok(Some(Forked { created: WorldCreated::Before, forked_at, parent_snapshot, policy }))

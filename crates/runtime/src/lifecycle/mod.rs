@@ -10,7 +10,7 @@ mod registration;
 pub use create::{Naming, NewWorld, begin_world, create, create_named};
 pub use delete::delete;
 pub(crate) use fork::inherit_rest;
-pub use fork::{ForkAt, ForkPolicy, ForkWorld, Forked, fork, fork_named};
+pub use fork::{Beginning, FUNCTIONS_INBOX, ForkAt, ForkPolicy, ForkWorld, Forked, fork, fork_named};
 pub use registration::{
     is_program_registered, register_manifest, register_program, register_trusted, require_registered,
 };

@@ -6,6 +6,7 @@ use super::checkpoints::Checkpointing;
 use crate::{
     KernelSnapshots, Plane, RuntimeError,
     objects::{AtHand, with_objects},
+    yielding::ReplayPace,
 };
 use mundi_engine::Engine;
 use mundi_kernel::{World, replay::Replay};
@@ -103,8 +104,10 @@ pub(super) async fn replay_with<P: Plane>(
     let mut replay = Replay::from_world(with_objects(plane, place, &mut at_hand, restore).await?);
     let history = History::open(plane.engine(), plane.segments().clone(), universe, world, note.height).await?;
     let mut history = history.after(note.chain).until(until.unwrap_or(Height::new(u64::MAX)));
+    let mut pace = ReplayPace::default();
     while let Some(page) = history.next_page().await? {
         for record in page {
+            pace.step().await;
             let apply = |objects: &AtHand| replay.apply(objects, &record.bytes);
             with_objects(plane, place, &mut at_hand, apply).await?;
             if checkpoints.is_due(&replay) {

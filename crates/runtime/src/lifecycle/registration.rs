@@ -70,7 +70,7 @@ pub async fn register_manifest<P: Plane>(plane: &P, universe: UniverseId, manife
     Ok(())
 }
 
-/// Registers manifests and programs that belong to this process or were in use before anything was registered: whoever put
+/// Registers manifests and programs that belong to this process or were in use before anything was registered: the process that put
 /// them there had the right to.
 pub async fn register_trusted<P: Plane>(
     plane: &P,

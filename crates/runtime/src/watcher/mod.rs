@@ -247,7 +247,6 @@ impl<P: Plane> Watcher<P> {
         let operation_id = Some(OperationId::of_name(&operation));
         let request = Request { operation_id, client_id: Some(ClientId::of_name(CLIENT)), command };
         let outcome = self.ops.pool_command(world, &request, COMMAND_TIMEOUT).await?;
-        self.metrics.count_pool_result(outcome.result.as_str());
         Ok(outcome)
     }
 }

@@ -4,7 +4,7 @@
 //! transactions are under the world's fence: a world that was released meanwhile is left to its next holder, which continues
 //! from the checkpoint.
 
-use super::{Phase, SegmentPolicy, Shared};
+use super::{Phase, SegmentPolicy, Shared, runner::name_of};
 use crate::{Plane, metrics::Metric, signal::Signal};
 use mundi_model::{Code, Coded, WorldId};
 use mundi_store::{
@@ -86,7 +86,7 @@ pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
         match due {
             Some(due) => {
                 if let Err(error) = compact(&shared, due).await {
-                    report(&error, due.fence);
+                    report(&shared, &error, due.fence).await;
                 }
                 shared.compactions.done(due.fence.world);
             }
@@ -96,13 +96,14 @@ pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
 }
 
 /// A failure is no failure of the world: it is tried again with the next snapshot.
-fn report(error: &StoreError, fence: Fence) {
+async fn report<P: Plane>(shared: &Shared<P>, error: &StoreError, fence: Fence) {
     match error.code() {
         Code::LeaseFenced => {
             tracing::debug!(world = %fence.world, "compaction was interrupted; the next holder continues");
         }
         code => {
-            tracing::warn!(%error, %code, world = %fence.world, "compaction failed; old records and items stay in the engine for now");
+            let name = name_of(shared, fence.world).await;
+            tracing::warn!(%error, %code, world = %fence.world, name, "compaction failed; old records and items stay in the engine for now");
         }
     }
 }

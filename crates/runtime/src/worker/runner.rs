@@ -10,6 +10,7 @@ use crate::{
     metrics::Metric,
     shell::{Command, send_commands},
     world::WorldHost,
+    yielding::let_others_go_first,
 };
 use futures_util::future::select;
 use mundi_engine::Engine;
@@ -28,15 +29,13 @@ use mundi_store::{
         inbox_depth::{self, Depth},
     },
     protocol::{
-        AcquireLease, Acquired, EndProbation, ForgetAssignment, HoldWorld, IsReady, LeaseError, Opening, ReadNames,
-        ReleaseLease, SettleWorld, Settled,
+        AcquireLease, Acquired, EndProbation, ForgetAssignment, HeldInput, HoldWorld, IsReady, LeaseError, Opening,
+        ReadNames, ReleaseLease, SettleWorld, Settled,
     },
 };
 use std::{
-    future::poll_fn,
     pin::pin,
     sync::{Arc, atomic::Ordering},
-    task::Poll,
     time::Duration,
 };
 use tracing::Instrument;
@@ -46,7 +45,8 @@ type Host<P> = Box<WorldHost<P>>;
 pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
     loop {
         if shared.runners_busy.load(Ordering::Relaxed) > 0 {
-            let_others_go_first().await; // a runner that is alone waits for nobody
+            // What others bring for a world that waits comes into the same turn. A runner that is alone waits for nobody.
+            let_others_go_first().await;
         }
         // Before a world is taken: items that wait for a world go to its inbox after a moment.
         let is_paced = shared.pace.get().is_some_and(|pace| pace.wait().is_some());
@@ -66,7 +66,8 @@ pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
                 shared.signal.notify();
             }
             Some(job) => {
-                let span = tracing::info_span!("cycle", world = %job.world);
+                let name = job.host.as_ref().and_then(|host| host.name());
+                let span = tracing::info_span!("cycle", world = %job.world, name);
                 shared.runners_busy.fetch_add(1, Ordering::Relaxed);
                 pin!(cycle(&shared, job)).instrument(span).await; // pinned: to instrument it would move it otherwise
                 shared.runners_busy.fetch_sub(1, Ordering::Relaxed);
@@ -94,19 +95,6 @@ async fn keep_pace<P: Plane>(shared: &Shared<P>) -> (Option<Job<Host<P>>>, u64) 
         select(shared.work.changed(seen), shared.plane.clock().sleep(wait.min(PACE_NAP_MAX))).await;
     }
     (None, shared.plane.now_ns().saturating_sub(begun_ns))
-}
-
-/// All that can continue does so first: what it brings for a world that waits comes into the same turn, instead of into one more.
-async fn let_others_go_first() {
-    let mut has_waited = false;
-    poll_fn(|cx| {
-        if std::mem::replace(&mut has_waited, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 async fn cycle<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) {
@@ -332,12 +320,15 @@ async fn failed<P: Plane>(shared: &Shared<P>, world: WorldId, error: &RuntimeErr
         // The runner is free for worlds for which there is room.
         Code::StepCrowded => {
             tracing::debug!(%error, %world, "a world waits for capacity");
+            shared.metrics.add(Metric::StepsCrowded, 1);
             if let Some(fence) = fence {
                 give_back(shared, fence).await;
             }
         }
         code => {
-            tracing::warn!(%error, %code, %world, "a world was dropped from memory");
+            // While the engine is away, its name is not waited for: others take the world when it is given back.
+            let name = if error.is_transient() { None } else { name_of(shared, world).await };
+            tracing::warn!(%error, %code, %world, name, "a world was dropped from memory");
             shared.metrics.add(Metric::WorldFailures, 1);
             if let Some(fence) = fence
                 && !hold(shared, fence, error).await
@@ -412,7 +403,7 @@ async fn has_objects<P: Plane>(shared: &Shared<P>) -> bool {
 }
 
 /// The name of a world, for a log line about a rare event. A turn does not know it, and does not read it.
-async fn name_of<P: Plane>(shared: &Shared<P>, world: WorldId) -> Option<String> {
+pub(super) async fn name_of<P: Plane>(shared: &Shared<P>, world: WorldId) -> Option<String> {
     let read = ReadNames { universe: shared.config.universe, worlds: [world].into() };
     shared.plane.run(&read).await.ok()?.output.remove(&world)
 }
@@ -420,7 +411,8 @@ async fn name_of<P: Plane>(shared: &Shared<P>, world: WorldId) -> Option<String>
 /// Puts a world on hold that stopped because a step failed, unless something came in that may let it continue. Says whether it did. The
 /// journal says so already: a worker that crashes before this leaves it to the next one.
 async fn hold_at_failure<P: Plane>(shared: &Shared<P>, host: &mut Host<P>) -> Result<bool, RuntimeError> {
-    let Some((Held { code, reason, failed }, seen)) = host.held().await? else { return Ok(false) };
+    let Some((Held { code, reason, failed }, height, seen)) = host.held().await? else { return Ok(false) };
+    let failed = failed.map(|input| HeldInput { input, height });
     let (fence, world, now_ns) = (host.fence(), host.id(), shared.plane.now_ns());
     let request = HoldWorld { fence, code: code.clone(), reason, failures: 1, failed, seen, now_ns };
     let Some(hold) = shared.plane.run(&request).await?.output else { return Ok(false) };

@@ -45,19 +45,19 @@ fn level(level: Level) -> LogLevel {
 
 /// Under this name lines of programs are filtered: `MUNDI_LOG=mundi::program=info`.
 macro_rules! say {
-    ($level:ident, $world:ident, $height:ident, $text:expr) => {
-        tracing::event!(target: "mundi::program", tracing::Level::$level, world = %$world, height = %$height, "{}", $text)
+    ($level:ident, $world:ident, $name:ident, $height:ident, $text:expr) => {
+        tracing::event!(target: "mundi::program", tracing::Level::$level, world = %$world, name = $name, height = %$height, "{}", $text)
     };
 }
 
 /// Prints and exports lines that are durable.
-pub(super) fn say(world: WorldId, lines: &[(Height, LogLine)]) {
+pub(super) fn say((world, name): (WorldId, Option<&str>), lines: &[(Height, LogLine)]) {
     for (height, LogLine { level, text }) in lines {
         match level {
-            Level::Debug => say!(DEBUG, world, height, text),
-            Level::Info => say!(INFO, world, height, text),
-            Level::Warn => say!(WARN, world, height, text),
-            Level::Error => say!(ERROR, world, height, text),
+            Level::Debug => say!(DEBUG, world, name, height, text),
+            Level::Info => say!(INFO, world, name, height, text),
+            Level::Warn => say!(WARN, world, name, height, text),
+            Level::Error => say!(ERROR, world, name, height, text),
         }
     }
 }

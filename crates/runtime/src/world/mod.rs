@@ -8,6 +8,7 @@ mod execute;
 mod failures;
 mod logs;
 mod pending;
+mod pool_results;
 mod restore;
 mod snapshot;
 mod turn;
@@ -46,6 +47,8 @@ const RESIDENT_BYTES_MIN: usize = 16 * 1024;
 pub struct WorldHost<P: Plane> {
     plane: P,
     fence: Fence,
+    /// What people call the world: for what is logged and traced of it.
+    name: Option<Box<str>>,
     world: World,
     at_hand: AtHand,
     /// What was read of its parent, in a fork that the parent's receipts answer.
@@ -98,6 +101,10 @@ impl<P: Plane> WorldHost<P> {
         self.fence.world
     }
 
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
     /// The next height.
     pub fn head(&self) -> Height {
         self.world.head()
@@ -117,17 +124,18 @@ impl<P: Plane> WorldHost<P> {
         self.world.held().is_some()
     }
 
-    /// Where it stopped because a step failed: the failure, and the inbox in which nothing was found that would let it continue.
+    /// Where it stopped because a step failed: the failure, the height of its record, and the inbox in which nothing was found that would
+    /// let it continue.
     ///
     /// A mutable borrow, because a world may be sent to another thread and not shared with one.
-    pub(crate) async fn held(&mut self) -> Result<Option<(Held, Option<Seen>)>, RuntimeError> {
+    pub(crate) async fn held(&mut self) -> Result<Option<(Held, Height, Option<Seen>)>, RuntimeError> {
         let Some(HeldAt { height, .. }) = self.world.held() else { return Ok(None) };
         let Fence { universe, world, .. } = self.fence;
         let history =
             History::open(self.plane.engine(), self.plane.segments().clone(), universe, world, height).await?;
         let page = history.until(height.next()).pages_of(1).next_page().await?.unwrap_or_default();
         match page.first().map(|record| decode(world, record)).transpose()? {
-            Some(Body::Held(held)) => Ok(Some((held, self.idle_at.clone()))),
+            Some(Body::Held(held)) => Ok(Some((held, height, self.idle_at.clone()))),
             _ => Err(RuntimeError::MemoryStale { world, journal: height, memory: self.head() }),
         }
     }

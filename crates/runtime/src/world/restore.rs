@@ -7,6 +7,7 @@ use crate::{
     lifecycle::inherit_rest,
     objects::{AtHand, with_objects},
     snapshots::KernelSnapshots,
+    yielding::ReplayPace,
 };
 use mundi_kernel::{World, replay::Replay};
 use mundi_model::{WorldId, record::Body};
@@ -23,7 +24,7 @@ impl<P: Plane> WorldHost<P> {
         let segments = plane.segments().clone();
         let restored =
             mundi_store::restore(plane.engine(), plane.blobs(), segments, &KernelSnapshots, universe, world).await?;
-        let Restored { note, facts, snapshot, inherits_from, tail: mut history } = restored;
+        let Restored { note, facts, snapshot, inherits_from, name, tail: mut history } = restored;
         if let Some(from) = inherits_from {
             Box::pin(inherit_rest(&plane, fence, &snapshot, from)).await?;
         }
@@ -35,8 +36,10 @@ impl<P: Plane> WorldHost<P> {
         let restore = |objects: &AtHand| World::restore(objects, registry.clone(), &note);
         let restored = with_objects(&plane, place, &mut at_hand, restore).await?;
         let (mut replay, mut tail) = (Replay::from_world(restored), Tail::default());
+        let mut pace = ReplayPace::default();
         while let Some(page) = history.next_page().await? {
             for record in page {
+                pace.step().await;
                 let apply = |objects: &AtHand| replay.apply(objects, &record.bytes);
                 with_objects(&plane, place, &mut at_hand, apply).await?;
                 if let Some(written_ns) = counted(fence.world, &record)? {
@@ -49,6 +52,7 @@ impl<P: Plane> WorldHost<P> {
         Ok(Self {
             plane,
             fence,
+            name: name.map(Into::into),
             world,
             at_hand,
             recording: None,

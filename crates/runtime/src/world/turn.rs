@@ -6,6 +6,7 @@ use super::{
     execute::Execution,
     failures, logs,
     pending::Pending,
+    pool_results::{is_pool, pool_results},
 };
 use crate::{
     Plane, RuntimeError,
@@ -130,7 +131,7 @@ impl<P: Plane> WorldHost<P> {
     /// One turn, in a span of its own. After an error the host must be dropped: what the journal says is not known any more.
     pub async fn turn(&mut self, budget: &CycleBudget) -> Result<Progress, RuntimeError> {
         let (world, head) = (self.fence.world, self.head());
-        let span = tracing::info_span!("turn", %world, %head, trace = Empty);
+        let span = tracing::info_span!("turn", %world, name = self.name(), %head, trace = Empty);
         let attempts = pin!(async {
             let mut budget = *budget;
             loop {
@@ -269,11 +270,16 @@ impl<P: Plane> WorldHost<P> {
         let Prepared { mut commit, failed, records, bytes, .. } = prepared;
         let now_ns = self.plane.now_ns();
         if !failed.is_empty() {
-            failures::tell(self.fence.world, self.manifest().manifest.program, &failed, self.metrics.as_deref());
+            failures::tell(
+                (self.fence.world, self.name()),
+                self.manifest().manifest.program,
+                &failed,
+                self.metrics.as_deref(),
+            );
         }
         if let Some(page) = commit.logs.pop() {
             self.log_page = Some(page);
-            logs::say(self.fence.world, &output.logs);
+            logs::say((self.fence.world, self.name()), &output.logs);
         }
         self.tail.grow(records as u64, bytes, now_ns);
         self.at_hand.trim();
@@ -281,6 +287,9 @@ impl<P: Plane> WorldHost<P> {
         self.callers.extend(&committed.callers);
         if let Some(metrics) = self.metrics.as_ref().filter(|_| !commit.receipts.is_empty()) {
             metrics.add(Metric::EffectsSuppressed, commit.receipts.len() as u64);
+        }
+        if let Some(metrics) = self.metrics.as_ref().filter(|_| is_pool(self.manifest())) {
+            pool_results(commit.records.replies().iter().map(|(_, reply)| &reply.outcome), metrics);
         }
         if output.consumed < pending.len() {
             self.keep_waiting(pending.split_off(output.consumed));

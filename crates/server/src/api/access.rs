@@ -14,7 +14,6 @@ use axum::{
     extract::FromRequestParts,
     http::{HeaderMap, header, request::Parts},
 };
-use mundi_engine::Engine;
 use mundi_model::{Code, Hash, UniverseId, hex, parse_hex, record::Operator};
 use mundi_runtime::{Plane, control::read_token, metrics::Metric};
 use mundi_store::{
@@ -51,15 +50,14 @@ pub fn names_of(verbs: u32) -> Vec<String> {
 }
 
 impl Access {
-    const EVERYTHING: Self =
-        Self { universe: None, verbs: READ | SEND | ADMIN | WORK | METRICS, tenant: Tenant { token: None } };
+    const EVERYTHING: Self = Self {
+        universe: None,
+        verbs: READ | SEND | ADMIN | WORK | METRICS,
+        tenant: Tenant { token: None, may_read: true },
+    };
 
     /// By the token that a request shows, or by where it comes from.
-    pub(crate) async fn decide<E: Engine>(
-        api: &Api<E>,
-        headers: &HeaderMap,
-        client: Option<&Arc<Client>>,
-    ) -> Result<Self, Problem> {
+    pub(crate) async fn decide(api: &Api, headers: &HeaderMap, client: Option<&Arc<Client>>) -> Result<Self, Problem> {
         if let Some(token) = token_text(headers) {
             let known = Box::pin(access_of_token(api, token)).await?; // in a future of its own, so that others stay small
             let (id, access) = known.ok_or_else(|| Problem::new(Code::TokenMissing, "the token is not known"))?;
@@ -114,7 +112,7 @@ impl Access {
 
     /// Whose quotas hold, beside those of the universe.
     pub(crate) fn tenant(self) -> Tenant {
-        self.tenant
+        Tenant { may_read: self.verbs & READ == READ, ..self.tenant }
     }
 
     /// The only universe that it is for, if it is for one, and the bits of its verbs.
@@ -161,7 +159,7 @@ fn parse(text: &str) -> Option<(TokenId, Hash)> {
 }
 
 /// The connection belongs to the token from now on, and ends with it.
-fn show<E: Engine>(api: &Api<E>, client: &Client, id: TokenId) -> Result<(), Problem> {
+fn show(api: &Api, client: &Client, id: TokenId) -> Result<(), Problem> {
     match client.show(id) {
         Ok(None) => {}
         Ok(Some(first)) => revocation::follow(api, id, first),
@@ -174,16 +172,16 @@ fn show<E: Engine>(api: &Api<E>, client: &Client, id: TokenId) -> Result<(), Pro
     Ok(())
 }
 
-async fn access_of_token<E: Engine>(api: &Api<E>, text: &str) -> Result<Option<(TokenId, Access)>, StoreError> {
+async fn access_of_token(api: &Api, text: &str) -> Result<Option<(TokenId, Access)>, StoreError> {
     let found = token_of(api, text).await?;
     let defaults = &api.node.config().quotas.per_token;
     Ok(found.map(|(id, TokenRecord { universe, verbs, quotas, .. })| {
-        let tenant = Tenant { token: Some((id, quotas.unwrap_or_default().or(defaults))) };
+        let tenant = Tenant { token: Some((id, quotas.unwrap_or_default().or(defaults))), ..Tenant::default() };
         (id, Access { universe, verbs, tenant })
     }))
 }
 
-async fn token_of<E: Engine>(api: &Api<E>, text: &str) -> Result<Option<(TokenId, TokenRecord)>, StoreError> {
+async fn token_of(api: &Api, text: &str) -> Result<Option<(TokenId, TokenRecord)>, StoreError> {
     let Some((id, secret)) = parse(text) else { return Ok(None) };
     let record = read_token(api.node.plane().engine(), id).await?;
     // Also a token that is not there is compared, so that the time says nothing.
@@ -196,10 +194,10 @@ async fn token_of<E: Engine>(api: &Api<E>, text: &str) -> Result<Option<(TokenId
 /// asks for the right to do it.
 pub(crate) struct By(pub(crate) Operator);
 
-impl<E: Engine> FromRequestParts<Api<E>> for By {
+impl FromRequestParts<Api> for By {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, api: &Api<E>) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
         let found = match token_text(&parts.headers) {
             Some(text) => Box::pin(token_of(api, text)).await?,
             None => None,
@@ -220,10 +218,10 @@ fn token_text(headers: &HeaderMap) -> Option<&str> {
 
 /// What a request may do, or why it may do nothing. Every handler but those of `/livez` and `/readyz` takes it, alone or with what it is
 /// asked about.
-impl<E: Engine> FromRequestParts<Api<E>> for Access {
+impl FromRequestParts<Api> for Access {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, api: &Api<E>) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
         Self::decide(api, &parts.headers, extract::client(parts)).await
     }
 }

@@ -18,7 +18,6 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use futures_util::stream;
-use mundi_engine::Engine;
 use mundi_model::{Code, Hash, limits};
 use mundi_store::blobs::{PutStream, Verify};
 use parking_lot::Mutex;
@@ -37,8 +36,8 @@ pub(super) struct Blob {
     post, path = "/v1/u/{universe}/blobs", tag = "blobs",
     request_body(content = Vec<u8>, content_type = "application/octet-stream"), responses((status = 201, body = Blob)),
 )]
-pub(super) async fn put<E: Engine>(
-    UniverseScope { api, universe, tenant }: UniverseScope<E, SEND>,
+pub(super) async fn put(
+    UniverseScope { api, universe, tenant }: UniverseScope<SEND>,
     request: Request,
 ) -> Result<Response, Problem> {
     store(&api, &universe, tenant, request, None).await
@@ -49,17 +48,17 @@ pub(super) async fn put<E: Engine>(
     put, path = "/v1/u/{universe}/blobs/{hash}", tag = "blobs",
     request_body(content = Vec<u8>, content_type = "application/octet-stream"), responses((status = 201, body = Blob)),
 )]
-pub(super) async fn put_at<E: Engine>(
-    UniverseScope { api, universe, tenant }: UniverseScope<E, SEND>,
+pub(super) async fn put_at(
+    UniverseScope { api, universe, tenant }: UniverseScope<SEND>,
     name: Name,
     request: Request,
 ) -> Result<Response, Problem> {
     store(&api, &universe, tenant, request, Some(hash(&name)?)).await
 }
 
-async fn store<E: Engine>(
-    api: &Api<E>,
-    universe: &Arc<Universe<E>>,
+async fn store(
+    api: &Api,
+    universe: &Arc<Universe>,
     tenant: Tenant,
     request: Request,
     stated: Option<Hash>,
@@ -137,8 +136,8 @@ fn check(pieces: &Pieces, client: Option<&Client>, bodies: &Arc<Bodies>) -> Resu
     get, path = "/v1/u/{universe}/blobs/{hash}", tag = "blobs",
     responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream")),
 )]
-pub(super) async fn get<E: Engine>(
-    UniverseScope { api, universe, .. }: UniverseScope<E, READ>,
+pub(super) async fn get(
+    UniverseScope { api, universe, .. }: UniverseScope<READ>,
     name: Name,
 ) -> Result<Response, Problem> {
     let (cas, hash) = (&api.node.plane().blobs, hash(&name)?);

@@ -8,7 +8,6 @@ use super::{
 };
 use crate::node::Universe;
 use axum::Json;
-use mundi_engine::Engine;
 use mundi_model::{WorldId, limits, record::Operator};
 use mundi_runtime::RuntimeError;
 use serde::{Deserialize, Serialize};
@@ -63,8 +62,8 @@ pub(super) struct BulkWorld {
     post, path = "/v1/u/{universe}/bulk", operation_id = "world_bulk", tag = "worlds", request_body = BulkCommand,
     responses((status = 200, body = ListPage<BulkWorld>)),
 )]
-pub(super) async fn bulk<E: Engine>(
-    UniverseScope { universe, .. }: UniverseScope<E, ADMIN>,
+pub(super) async fn bulk(
+    UniverseScope { universe, .. }: UniverseScope<ADMIN>,
     By(operator): By,
     JsonBody(command): JsonBody<BulkCommand>,
 ) -> Result<Json<ListPage<BulkWorld>>, Problem> {
@@ -99,12 +98,7 @@ pub(super) async fn bulk<E: Engine>(
     Ok(Json(ListPage { items, next: page.next.map(|next| next.to_string()) }))
 }
 
-async fn apply<E: Engine>(
-    universe: &Universe<E>,
-    world: WorldId,
-    verb: BulkVerb,
-    operator: &Operator,
-) -> Result<(), RuntimeError> {
+async fn apply(universe: &Universe, world: WorldId, verb: BulkVerb, operator: &Operator) -> Result<(), RuntimeError> {
     let ops = universe.ops();
     match verb {
         BulkVerb::Pause => ops.world_pause_by(world, operator).await.map(drop),
@@ -130,8 +124,8 @@ pub(super) struct WorldCount {
     get, path = "/v1/u/{universe}/world-count", operation_id = "world_count", tag = "worlds", params(WorldFilters, PageParams),
     responses((status = 200, body = WorldCount)),
 )]
-pub(super) async fn count<E: Engine>(
-    UniverseScope { universe, .. }: UniverseScope<E, READ>,
+pub(super) async fn count(
+    UniverseScope { universe, .. }: UniverseScope<READ>,
     Params(params): Params<BTreeMap<String, String>>,
 ) -> Result<Json<WorldCount>, Problem> {
     let (filters, page) = WorldFilters::of_query(params)?;

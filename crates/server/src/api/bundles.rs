@@ -18,7 +18,6 @@ use axum::{
 };
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use mundi_engine::Engine;
 use mundi_model::{Code, WorldAddress, limits, record::EffectPolicy};
 use mundi_runtime::{
     Plane, RuntimeError,
@@ -47,9 +46,7 @@ impl FrameSink for Outgoing {
     get, path = "/v1/u/{universe}/worlds/{world}/bundle", tag = "bundles",
     responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream")),
 )]
-pub(super) async fn export<E: Engine>(
-    WorldScope { api, universe, world, tenant }: WorldScope<E, READ>,
-) -> Result<Response, Problem> {
+pub(super) async fn export(WorldScope { api, universe, world, tenant }: WorldScope<READ>) -> Result<Response, Problem> {
     let held = api.node.begin(&universe, tenant, Quota::Streams)?;
     let (sender, mut frames) = mpsc::channel(FRAMES_AHEAD);
     let (plane, id) = (universe.plane().clone(), universe.id());
@@ -102,8 +99,8 @@ pub(super) struct ImportedWorld {
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
     responses((status = 201, body = ImportedWorld)),
 )]
-pub(super) async fn import<E: Engine>(
-    UniverseScope { api, universe, tenant }: UniverseScope<E, ADMIN>,
+pub(super) async fn import(
+    UniverseScope { api, universe, tenant }: UniverseScope<ADMIN>,
     Params(params): Params<ImportParams>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -120,9 +117,9 @@ pub(super) async fn import<E: Engine>(
     Ok((StatusCode::CREATED, Json(imported?)).into_response())
 }
 
-async fn prove_and_import<E: Engine>(
-    api: &Api<E>,
-    universe: &Universe<E>,
+async fn prove_and_import(
+    api: &Api,
+    universe: &Universe,
     request: Request,
     address: Option<WorldAddress>,
     policy: EffectPolicy,
@@ -150,7 +147,7 @@ async fn prove_and_import<E: Engine>(
 }
 
 /// The body as a file without a name, which is gone with the request.
-async fn receive<E: Engine>(api: &Api<E>, request: Request) -> Result<File, Problem> {
+async fn receive(api: &Api, request: Request) -> Result<File, Problem> {
     let failed = |error: std::io::Error| {
         let code = if error.kind() == std::io::ErrorKind::StorageFull { Code::DiskFull } else { Code::EngineFailed };
         Problem::new(code, format!("the bundle could not be kept: {error}"))

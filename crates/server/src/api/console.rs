@@ -14,7 +14,6 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use mundi_engine::Engine;
 use mundi_model::Code;
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -26,23 +25,23 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// Adds the addresses of the page.
-pub(super) fn serve<E: Engine>(router: Router<Api<E>>) -> Router<Api<E>> {
+pub(super) fn serve(router: Router<Api>) -> Router<Api> {
     router
-        .route("/", get(page::<E>))
-        .route("/console", get(page::<E>))
-        .route("/console/", get(page::<E>))
-        .route("/console/{*file}", get(file::<E>))
+        .route("/", get(page))
+        .route("/console", get(page))
+        .route("/console/", get(page))
+        .route("/console/{*file}", get(file))
 }
 
-async fn page<E: Engine>(State(api): State<Api<E>>, headers: HeaderMap) -> Result<Response, Problem> {
+async fn page(State(api): State<Api>, headers: HeaderMap) -> Result<Response, Problem> {
     answer(&api, &headers, "index.html")
 }
 
-async fn file<E: Engine>(State(api): State<Api<E>>, uri: Uri, headers: HeaderMap) -> Result<Response, Problem> {
+async fn file(State(api): State<Api>, uri: Uri, headers: HeaderMap) -> Result<Response, Problem> {
     answer(&api, &headers, uri.path().trim_start_matches("/console/"))
 }
 
-fn answer<E: Engine>(api: &Api<E>, headers: &HeaderMap, name: &str) -> Result<Response, Problem> {
+fn answer(api: &Api, headers: &HeaderMap, name: &str) -> Result<Response, Problem> {
     if !api.access.tokens_required {
         check_origin(headers, &api.access.hosts_allowed)?;
     }

@@ -9,7 +9,6 @@ use super::{
 };
 use crate::node::Delayed;
 use axum::{Json, http::StatusCode};
-use mundi_engine::Engine;
 use mundi_model::{Code, WorldId, cbor, limits};
 use mundi_runtime::shell::Frame;
 use mundi_store::{
@@ -107,8 +106,8 @@ pub(super) struct LettersParams {
     get, path = "/v1/u/{universe}/dead-letters", tag = "dead letters", params(LettersParams),
     responses((status = 200, body = ListPage<Letter>)),
 )]
-pub(super) async fn list<E: Engine>(
-    UniverseScope { universe, .. }: UniverseScope<E, READ>,
+pub(super) async fn list(
+    UniverseScope { universe, .. }: UniverseScope<READ>,
     Params(params): Params<LettersParams>,
 ) -> Result<Json<ListPage<Letter>>, Problem> {
     let wanted = params.queue.as_deref().map(queue).transpose()?;
@@ -133,8 +132,8 @@ pub(super) async fn list<E: Engine>(
 #[utoipa::path(
     get, path = "/v1/u/{universe}/dead-letters/{letter}", tag = "dead letters", responses((status = 200, body = Letter)),
 )]
-pub(super) async fn describe<E: Engine>(
-    UniverseScope { universe, .. }: UniverseScope<E, READ>,
+pub(super) async fn describe(
+    UniverseScope { universe, .. }: UniverseScope<READ>,
     name: Name,
 ) -> Result<Json<Letter>, Problem> {
     let (queue, seq) = place(&name.0)?;
@@ -147,8 +146,8 @@ pub(super) async fn describe<E: Engine>(
     delete, path = "/v1/u/{universe}/dead-letters/{letter}", tag = "dead letters",
     responses((status = 204, description = "Done")),
 )]
-pub(super) async fn drop_one<E: Engine>(
-    UniverseScope { universe, .. }: UniverseScope<E, ADMIN>,
+pub(super) async fn drop_one(
+    UniverseScope { universe, .. }: UniverseScope<ADMIN>,
     name: Name,
 ) -> Result<StatusCode, Problem> {
     let (queue, seq) = place(&name.0)?;
@@ -193,8 +192,8 @@ pub(super) struct BulkDone {
     post, path = "/v1/u/{universe}/dead-letters", tag = "dead letters", request_body = Bulk,
     responses((status = 200, body = BulkDone)),
 )]
-pub(super) async fn bulk<E: Engine>(
-    UniverseScope { universe, .. }: UniverseScope<E, ADMIN>,
+pub(super) async fn bulk(
+    UniverseScope { universe, .. }: UniverseScope<ADMIN>,
     JsonBody(bulk): JsonBody<Bulk>,
 ) -> Result<Json<BulkDone>, Problem> {
     let (found, more) = match (bulk.letters, bulk.queue) {

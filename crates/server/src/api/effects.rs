@@ -10,7 +10,6 @@ use super::{
     naming::{names_world, with_name, with_names},
 };
 use axum::Json;
-use mundi_engine::Engine;
 use mundi_model::{Code, cbor, limits, record::ReceiptStatus};
 use mundi_runtime::control::{EffectEnd, FoundEffect, HandAnswer, JournaledEffect};
 use mundi_store::{
@@ -237,8 +236,8 @@ pub(super) struct EffectsParams {
     get, path = "/v1/u/{universe}/effects", tag = "effects", params(EffectsParams),
     responses((status = 200, body = ListPage<Effect>)),
 )]
-pub(super) async fn list<E: Engine>(
-    UniverseScope { universe, .. }: UniverseScope<E, READ>,
+pub(super) async fn list(
+    UniverseScope { universe, .. }: UniverseScope<READ>,
     Params(params): Params<EffectsParams>,
 ) -> Result<Json<ListPage<Effect>>, Problem> {
     let world = wanted_world(&universe, params.world.as_deref()).await?;
@@ -253,8 +252,8 @@ pub(super) async fn list<E: Engine>(
     get, path = "/v1/u/{universe}/effects/{effect}", tag = "effects", params(OfWorldParams),
     responses((status = 200, body = Effect)),
 )]
-pub(super) async fn describe<E: Engine>(
-    UniverseScope { universe, .. }: UniverseScope<E, READ>,
+pub(super) async fn describe(
+    UniverseScope { universe, .. }: UniverseScope<READ>,
     name: Name,
     Params(params): Params<OfWorldParams>,
 ) -> Result<Json<Effect>, Problem> {
@@ -282,8 +281,8 @@ pub(super) struct Changed {
     post, path = "/v1/u/{universe}/effects/retry/{effect}", tag = "effects", params(OfWorldParams),
     responses((status = 200, body = Changed)),
 )]
-pub(super) async fn retry<E: Engine>(
-    UniverseScope { universe, .. }: UniverseScope<E, ADMIN>,
+pub(super) async fn retry(
+    UniverseScope { universe, .. }: UniverseScope<ADMIN>,
     name: Name,
     Params(params): Params<OfWorldParams>,
 ) -> Result<Json<Changed>, Problem> {
@@ -305,8 +304,8 @@ pub(super) struct Cancel {
     post, path = "/v1/u/{universe}/effects/cancel/{effect}", tag = "effects", request_body = Cancel,
     responses((status = 200, body = Changed)),
 )]
-pub(super) async fn cancel<E: Engine>(
-    UniverseScope { universe, .. }: UniverseScope<E, ADMIN>,
+pub(super) async fn cancel(
+    UniverseScope { universe, .. }: UniverseScope<ADMIN>,
     By(operator): By,
     name: Name,
     JsonBody(cancel): JsonBody<Cancel>,
@@ -363,8 +362,8 @@ pub(super) struct Answered {
     post, path = "/v1/u/{universe}/effects/answer/{effect}", tag = "effects", request_body = AnswerForm,
     responses((status = 200, body = Answered)),
 )]
-pub(super) async fn answer<E: Engine>(
-    UniverseScope { universe, .. }: UniverseScope<E, ADMIN>,
+pub(super) async fn answer(
+    UniverseScope { universe, .. }: UniverseScope<ADMIN>,
     By(operator): By,
     name: Name,
     JsonBody(form): JsonBody<AnswerForm>,

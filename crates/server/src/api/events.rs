@@ -8,7 +8,7 @@ use super::{
     json,
 };
 use crate::{
-    node::{Answered, CALL_TIMEOUT, Delayed, FORWARDED_TO, Universe},
+    node::{Answered, CALL_TIMEOUT, Delayed, FORWARDED_TO, HOLDER, Tenant, Universe},
     quotas::Quota,
 };
 use axum::{
@@ -16,12 +16,14 @@ use axum::{
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use mundi_engine::Engine;
 use mundi_model::{
     CallId, Code, Hash, WorldId, limits,
     record::{InboxItem, Input, Origin, Payload, ReplyOutcome},
 };
-use mundi_runtime::{Plane, control::CallAnswer};
+use mundi_runtime::{
+    Plane,
+    control::{CallAnswer, Cause},
+};
 use mundi_store::{
     blob::Blobs,
     protocol::{Enqueued, NewItem},
@@ -77,12 +79,12 @@ pub(super) struct WaitParams {
 
 impl WaitParams {
     /// Of a request whose address has this query.
-    pub(super) fn stated<E: Engine>(query: &str, api: &Api<E>) -> Option<Duration> {
+    pub(super) fn stated(query: &str, api: &Api) -> Option<Duration> {
         let stated = query.split('&').find_map(|param| param.strip_prefix("timeout="))?;
         Some(duration(stated).ok()?.min(api.limits.wait_max))
     }
 
-    pub(super) fn timeout<E: Engine>(&self, api: &Api<E>) -> Result<Duration, Problem> {
+    pub(super) fn timeout(&self, api: &Api) -> Result<Duration, Problem> {
         let timeout = self.timeout.as_deref().map(duration).transpose()?.unwrap_or(CALL_TIMEOUT);
         Ok(timeout.min(api.limits.wait_max))
     }
@@ -179,8 +181,8 @@ fn traceparent(text: Option<&str>) -> Option<String> {
     request_body(content = serde_json::Value, description = "The value of the event: JSON, or canonical CBOR"),
     responses((status = 202, body = Sent)),
 )]
-pub(super) async fn send<E: Engine>(
-    Ingress { of: WorldScope { api, universe, world, .. }, .. }: Ingress<E, false>,
+pub(super) async fn send(
+    Ingress { of: WorldScope { api, universe, world, .. }, .. }: Ingress<false>,
     Name(event): Name,
     Params(params): Params<SendParams>,
     given: EventBody,
@@ -188,9 +190,9 @@ pub(super) async fn send<E: Engine>(
     make_send(&api, &universe, world, event, params, given).await
 }
 
-pub(super) async fn make_send<E: Engine>(
-    api: &Api<E>,
-    universe: &Universe<E>,
+pub(super) async fn make_send(
+    api: &Api,
+    universe: &Universe,
     world: WorldId,
     event: String,
     params: SendParams,
@@ -203,11 +205,12 @@ pub(super) async fn make_send<E: Engine>(
     if let Some(meant) = headers.get(FORWARDED_TO) {
         check_meant(api, universe, world, meant)?;
     }
-    in_time(CALL_TIMEOUT, take(universe, world, incoming, delay, &headers)).await
+    let taken = in_time(CALL_TIMEOUT, take(universe, world, incoming, delay, &headers)).await?;
+    Ok(naming_holder(universe, world, &headers, taken).await)
 }
 
-async fn take<E: Engine>(
-    universe: &Universe<E>,
+async fn take(
+    universe: &Universe,
     world: WorldId,
     incoming: Incoming,
     delay: Option<Duration>,
@@ -247,18 +250,18 @@ fn accepted(sent: &Sent) -> Response {
     request_body(content = serde_json::Value, description = "The value of the event: JSON, or canonical CBOR"),
     responses((status = 200, description = "The reply", body = serde_json::Value)),
 )]
-pub(super) async fn call<E: Engine>(
-    Ingress { of: WorldScope { api, universe, world, .. }, _held }: Ingress<E, true>,
+pub(super) async fn call(
+    Ingress { of: WorldScope { api, universe, world, tenant }, _held }: Ingress<true>,
     Name(event): Name,
     Params(params): Params<WaitParams>,
     given: EventBody,
 ) -> Result<Response, Problem> {
-    make_call(&api, &universe, world, event, &params, given).await
+    make_call(&api, (&universe, tenant), world, event, &params, given).await
 }
 
-pub(super) async fn make_call<E: Engine>(
-    api: &Api<E>,
-    universe: &Universe<E>,
+pub(super) async fn make_call(
+    api: &Api,
+    (universe, tenant): (&Universe, Tenant),
     world: WorldId,
     event: String,
     params: &WaitParams,
@@ -272,10 +275,41 @@ pub(super) async fn make_call<E: Engine>(
         check_meant(api, universe, world, meant)?;
     }
     let (item, key) = incoming.into_item(universe.plane().now_ns(), true);
-    match universe.answer_call(world, (item, key.as_deref()), &headers, timeout, true).await? {
-        CallAnswer::Replied { call, outcome } => in_time(timeout, answer(universe, call, outcome, &headers)).await,
-        CallAnswer::Forwarded(answered) => Ok(forwarded(answered)),
+    let answered = match universe.answer_call(world, (item, key.as_deref()), &headers, timeout, true).await {
+        Ok(CallAnswer::Replied { call, outcome }) => {
+            in_time(timeout, answer(universe, call, outcome, &headers)).await?
+        }
+        Ok(CallAnswer::Forwarded(answered)) => forwarded(answered),
+        // What a world waits for is for those who may read.
+        Err(error) if tenant.may_read => return Err(Box::pin(explained(universe, world, error.into())).await),
+        Err(error) => return Err(error.into()),
+    };
+    Ok(naming_holder(universe, world, &headers, answered).await)
+}
+
+/// Of a call without a reply also what its world waits for, if that is known at once: a caller would ask next.
+async fn explained(universe: &Universe, world: WorldId, problem: Problem) -> Problem {
+    if problem.code != Code::CallTimeout {
+        return problem;
     }
+    let Ok(Ok(why)) = tokio::time::timeout(DEADLINE_GRACE, universe.ops().why(world)).await else { return problem };
+    let is_news = |cause: &&Cause| !matches!(cause, Cause::NothingToDo | Cause::Lease { lives: true, .. });
+    match why.causes.iter().find(is_news) {
+        Some(cause) => Problem { detail: format!("{}. Why it does not move: {cause}", problem.detail), ..problem },
+        None => problem,
+    }
+}
+
+/// The answer, with the address of the process that holds the world if that is another one and its address is known: a client that
+/// sends its next request there spares both processes the forwarding.
+async fn naming_holder(universe: &Universe, world: WorldId, request: &HeaderMap, mut answer: Response) -> Response {
+    if !request.contains_key(FORWARDED_TO)
+        && let Ok(Some(address)) = tokio::time::timeout(DEADLINE_GRACE, universe.address_of_holder(world)).await
+        && let Ok(address) = HeaderValue::from_str(address.as_str())
+    {
+        answer.headers_mut().insert(HOLDER, address);
+    }
+    answer
 }
 
 /// Bounds all that a request waits for by its own deadline: a database that is away, a world that does not get on. A little later
@@ -299,12 +333,7 @@ fn late(timeout: Duration) -> Problem {
 }
 
 /// A call that was forwarded to this process is for it, or for nobody here.
-fn check_meant<E: Engine>(
-    api: &Api<E>,
-    universe: &Universe<E>,
-    world: WorldId,
-    meant: &HeaderValue,
-) -> Result<(), Problem> {
+fn check_meant(api: &Api, universe: &Universe, world: WorldId, meant: &HeaderValue) -> Result<(), Problem> {
     if meant.as_bytes() == api.node.worker().to_string().as_bytes() && universe.holds(world) {
         return Ok(());
     }
@@ -327,8 +356,8 @@ fn forwarded(Answered { status, headers, body }: Answered) -> Response {
     get, path = "/v1/u/{universe}/worlds/{world}/calls/{call}", tag = "events", params(WaitParams),
     responses((status = 200, description = "The reply", body = serde_json::Value)),
 )]
-pub(super) async fn reply<E: Engine>(
-    WorldScope { api, universe, world, tenant }: WorldScope<E, READ>,
+pub(super) async fn reply(
+    WorldScope { api, universe, world, tenant }: WorldScope<READ>,
     name: Name,
     Params(params): Params<WaitParams>,
     headers: HeaderMap,
@@ -343,8 +372,8 @@ pub(super) async fn reply<E: Engine>(
     in_time(timeout, replied).await
 }
 
-async fn answer<E: Engine>(
-    universe: &Universe<E>,
+async fn answer(
+    universe: &Universe,
     call: CallId,
     outcome: ReplyOutcome,
     headers: &HeaderMap,
@@ -374,8 +403,8 @@ async fn answer<E: Engine>(
     request_body(content = Vec<BatchEvent>),
     responses((status = 202, body = Vec<Sent>)),
 )]
-pub(super) async fn batch<E: Engine>(
-    Ingress { of: WorldScope { api, universe, world, tenant }, .. }: Ingress<E, false>,
+pub(super) async fn batch(
+    Ingress { of: WorldScope { api, universe, world, tenant }, .. }: Ingress<false>,
     headers: HeaderMap,
     RawBody(body): RawBody,
 ) -> Result<Response, Problem> {

@@ -6,7 +6,6 @@ use crate::{
     quotas::{Quota, QuotaUse, Scope},
 };
 use futures_util::future::join_all;
-use mundi_engine::Engine;
 use mundi_model::UniverseId;
 use mundi_runtime::{
     children::{ChildCounts, ChildDepth},
@@ -43,7 +42,7 @@ enum Value {
 pub(super) struct Scrape(Vec<(&'static str, &'static str, Samples)>);
 
 /// The metrics of the process.
-pub(super) async fn exposition<E: Engine>(api: &Api<E>) -> String {
+pub(super) async fn exposition(api: &Api) -> String {
     api.node.note_memory();
     api.node.metrics().set(Metric::BodyBytes, api.bodies.bytes());
     api.node.metrics().set(Metric::AnswerBytes, api.answers.bytes());
@@ -216,8 +215,8 @@ fn encode(metric: &mut MetricEncoder<'_>, kind: MetricType, value: &Value) -> fm
 }
 
 /// Of every universe that this process serves; of none if the engine does not answer in time.
-async fn depths<E: Engine>(api: &Api<E>) -> Vec<(String, Depths)> {
-    let of = async |universe: Arc<Universe<E>>| {
+async fn depths(api: &Api) -> Vec<(String, Depths)> {
+    let of = async |universe: Arc<Universe>| {
         let depths = universe.ops().queue_depths().await;
         depths.map(|depths| (universe.name().to_owned(), depths))
     };
@@ -229,8 +228,8 @@ async fn depths<E: Engine>(api: &Api<E>) -> Vec<(String, Depths)> {
 }
 
 /// Of every universe that this process serves, as far as they answer in time.
-async fn look_at_pools<E: Engine>(api: &Api<E>) {
-    let look = async |universe: Arc<Universe<E>>| {
+async fn look_at_pools(api: &Api) {
+    let look = async |universe: Arc<Universe>| {
         if let Err(error) = api.pool_gauges.refresh(&universe).await {
             tracing::debug!(%error, universe = universe.name(), "the pools of a universe could not be looked at");
         }

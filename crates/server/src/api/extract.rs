@@ -15,7 +15,6 @@ use axum::{
 use bytes::Bytes;
 use futures_util::StreamExt;
 use http_body_util::BodyExt;
-use mundi_engine::Engine;
 use mundi_model::{Code, Coded, Hash, ParseIdError, Value, WorldAddress, WorldId, cbor, json::JsonError, limits};
 use mundi_runtime::metrics::Metric;
 use serde::de::DeserializeOwned;
@@ -30,22 +29,22 @@ pub(crate) const WORK: u32 = 8;
 pub(crate) const METRICS: u32 = 16;
 
 /// A universe, and the right to do `VERB` in it.
-pub(crate) struct UniverseScope<E: Engine, const VERB: u32> {
-    pub(crate) api: Api<E>,
-    pub(crate) universe: Arc<Universe<E>>,
+pub(crate) struct UniverseScope<const VERB: u32> {
+    pub(crate) api: Api,
+    pub(crate) universe: Arc<Universe>,
     pub(crate) tenant: Tenant,
 }
 
 /// A world of a universe, and the right to do `VERB` in it. That it exists is not known yet.
-pub(crate) struct WorldScope<E: Engine, const VERB: u32> {
-    pub(crate) api: Api<E>,
-    pub(crate) universe: Arc<Universe<E>>,
+pub(crate) struct WorldScope<const VERB: u32> {
+    pub(crate) api: Api,
+    pub(crate) universe: Arc<Universe>,
     pub(crate) world: WorldId,
     pub(crate) tenant: Tenant,
 }
 
 /// The right to do `VERB` in all universes.
-pub(crate) struct AllUniverses<E: Engine, const VERB: u32>(pub(crate) Api<E>);
+pub(crate) struct AllUniverses<const VERB: u32>(pub(crate) Api);
 
 async fn params(parts: &mut Parts, api: &(impl Sync + ?Sized)) -> Result<RawPathParams, Problem> {
     RawPathParams::from_request_parts(parts, &api).await.map_err(|error| Problem::invalid(error.to_string()))
@@ -56,13 +55,13 @@ pub(crate) fn param<'p>(params: &'p RawPathParams, name: &str) -> &'p str {
 }
 
 /// Access is checked before existence: a token without access does not learn whether a universe exists.
-pub(crate) async fn enter<E: Engine>(
-    api: &Api<E>,
+pub(crate) async fn enter(
+    api: &Api,
     headers: &HeaderMap,
     client: Option<&Arc<Client>>,
     name: &str,
     verb: u32,
-) -> Result<(Arc<Universe<E>>, Tenant), Problem> {
+) -> Result<(Arc<Universe>, Tenant), Problem> {
     let access = Access::decide(api, headers, client).await?;
     let universe = api.node.universe(name);
     let id = universe.as_ref().map(|universe| universe.id());
@@ -78,29 +77,24 @@ pub(crate) async fn enter<E: Engine>(
 }
 
 /// An event is about to come in, from this tenant: refused before its body is read. A call ends when the returned guard is dropped.
-pub(crate) fn admit<E: Engine>(
-    api: &Api<E>,
-    universe: &Universe<E>,
-    tenant: Tenant,
-    is_call: bool,
-) -> Result<Option<Held>, Problem> {
+pub(crate) fn admit(api: &Api, universe: &Universe, tenant: Tenant, is_call: bool) -> Result<Option<Held>, Problem> {
     let held = is_call.then(|| api.node.begin(universe, tenant, Quota::Calls)).transpose()?;
     api.node.admit_event(universe, tenant)?;
     Ok(held)
 }
 
 /// A world that an event is sent to or called with.
-pub(crate) struct Ingress<E: Engine, const IS_CALL: bool> {
-    pub(crate) of: WorldScope<E, SEND>,
+pub(crate) struct Ingress<const IS_CALL: bool> {
+    pub(crate) of: WorldScope<SEND>,
     /// Of a call: until it is answered.
     pub(crate) _held: Option<Held>,
 }
 
-impl<E: Engine, const IS_CALL: bool> FromRequestParts<Api<E>> for Ingress<E, IS_CALL> {
+impl<const IS_CALL: bool> FromRequestParts<Api> for Ingress<IS_CALL> {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, api: &Api<E>) -> Result<Self, Problem> {
-        let of = WorldScope::<E, SEND>::from_request_parts(parts, api).await?;
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let of = WorldScope::<SEND>::from_request_parts(parts, api).await?;
         let held = admit(api, &of.universe, of.tenant, IS_CALL)?;
         Ok(Self { of, _held: held })
     }
@@ -111,20 +105,20 @@ pub(crate) fn client(parts: &Parts) -> Option<&Arc<Client>> {
     parts.extensions.get::<Connection>().map(|connection| &connection.0)
 }
 
-impl<E: Engine, const VERB: u32> FromRequestParts<Api<E>> for UniverseScope<E, VERB> {
+impl<const VERB: u32> FromRequestParts<Api> for UniverseScope<VERB> {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, api: &Api<E>) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
         let params = params(parts, api).await?;
         let (universe, tenant) = enter(api, &parts.headers, client(parts), param(&params, "universe"), VERB).await?;
         Ok(Self { universe, tenant, api: api.clone() })
     }
 }
 
-impl<E: Engine, const VERB: u32> FromRequestParts<Api<E>> for WorldScope<E, VERB> {
+impl<const VERB: u32> FromRequestParts<Api> for WorldScope<VERB> {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, api: &Api<E>) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
         let params = params(parts, api).await?;
         let (universe, tenant) = enter(api, &parts.headers, client(parts), param(&params, "universe"), VERB).await?;
         let world = world_of(&universe, param(&params, "world")).await?;
@@ -132,25 +126,22 @@ impl<E: Engine, const VERB: u32> FromRequestParts<Api<E>> for WorldScope<E, VERB
     }
 }
 
-impl<E: Engine, const VERB: u32> FromRequestParts<Api<E>> for AllUniverses<E, VERB> {
+impl<const VERB: u32> FromRequestParts<Api> for AllUniverses<VERB> {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, api: &Api<E>) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
         Access::from_request_parts(parts, api).await?.require_everywhere(VERB)?;
         Ok(Self(api.clone()))
     }
 }
 
 /// A world by its id or its name.
-pub(crate) async fn world_of<E: Engine>(universe: &Universe<E>, name: &str) -> Result<WorldId, Problem> {
+pub(crate) async fn world_of(universe: &Universe, name: &str) -> Result<WorldId, Problem> {
     Ok(universe.world_at(&address_of(name)?).await?)
 }
 
 /// The world that a filter names, if it does.
-pub(crate) async fn wanted_world<E: Engine>(
-    universe: &Universe<E>,
-    name: Option<&str>,
-) -> Result<Option<WorldId>, Problem> {
+pub(crate) async fn wanted_world(universe: &Universe, name: Option<&str>) -> Result<Option<WorldId>, Problem> {
     match name {
         Some(name) => world_of(universe, name).await.map(Some),
         None => Ok(None),
@@ -164,10 +155,10 @@ pub(crate) fn address_of(name: &str) -> Result<WorldAddress, Problem> {
 /// The last part of the address.
 pub(crate) struct Name(pub(crate) String);
 
-impl<E: Engine> FromRequestParts<Api<E>> for Name {
+impl FromRequestParts<Api> for Name {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, api: &Api<E>) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
         let params = params(parts, api).await?;
         name(params.iter().last().map_or("", |(_, value)| value)).map(Self)
     }
@@ -189,10 +180,10 @@ impl Name {
 /// Query parameters; one that is not known is an error.
 pub(crate) struct Params<T>(pub(crate) T);
 
-impl<E: Engine, T: DeserializeOwned> FromRequestParts<Api<E>> for Params<T> {
+impl<T: DeserializeOwned> FromRequestParts<Api> for Params<T> {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, _: &Api<E>) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, _: &Api) -> Result<Self, Problem> {
         let query = axum::extract::Query::<T>::try_from_uri(&parts.uri);
         query.map(|query| Self(query.0)).map_err(|error| Problem::invalid(error.body_text()))
     }
@@ -201,10 +192,10 @@ impl<E: Engine, T: DeserializeOwned> FromRequestParts<Api<E>> for Params<T> {
 /// The whole body, within the bound of the configuration and the time that a body may take.
 pub(crate) struct RawBody(pub(crate) Bytes);
 
-impl<E: Engine> FromRequest<Api<E>> for RawBody {
+impl FromRequest<Api> for RawBody {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, api: &Api<E>) -> Result<Self, Problem> {
+    async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
         whole(body, api.limits.body_bytes_max, api, client(&parts)).await.map(Self)
     }
@@ -213,19 +204,18 @@ impl<E: Engine> FromRequest<Api<E>> for RawBody {
 /// The code of a program: larger than other bodies may be.
 pub(crate) struct Program(pub(crate) Bytes);
 
-impl<E: Engine> FromRequest<Api<E>> for Program {
+impl FromRequest<Api> for Program {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, api: &Api<E>) -> Result<Self, Problem> {
+    async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
         let max = api.limits.body_bytes_max.max(limits::COMPONENT_BYTES_MAX);
         let (parts, body) = request.into_parts();
         whole(body, max, api, client(&parts)).await.map(Self)
     }
 }
 
-async fn whole<E, B>(body: B, max: usize, api: &Api<E>, client: Option<&Arc<Client>>) -> Result<Bytes, Problem>
+async fn whole<B>(body: B, max: usize, api: &Api, client: Option<&Arc<Client>>) -> Result<Bytes, Problem>
 where
-    E: Engine,
     B: hyper::body::Body<Data = Bytes, Error: Display> + Unpin,
 {
     let (max, timeout) = (max.min(api.bodies.budgets().body_bytes_max()), api.limits.body_timeout);
@@ -350,7 +340,7 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    pub(crate) fn new<E: Engine>(body: axum::body::Body, api: &Api<E>) -> Self {
+    pub(crate) fn new(body: axum::body::Body, api: &Api) -> Self {
         let ApiLimits { body_timeout: timeout, body_bytes_per_second_min, .. } = api.limits;
         let bytes_per_second_min = body_bytes_per_second_min.max(1);
         Self { stream: body.into_data_stream(), begun: Instant::now(), taken: 0, timeout, bytes_per_second_min }
@@ -392,10 +382,10 @@ impl Pieces {
 /// A body of a known shape.
 pub(crate) struct JsonBody<T>(pub(crate) T);
 
-impl<E: Engine, T: DeserializeOwned> FromRequest<Api<E>> for JsonBody<T> {
+impl<T: DeserializeOwned> FromRequest<Api> for JsonBody<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, api: &Api<E>) -> Result<Self, Problem> {
+    async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
         let RawBody(body) = RawBody::from_request(request, api).await?;
         let body = if body.is_empty() { &b"{}"[..] } else { &body };
         read(body).map(Self)
@@ -416,10 +406,10 @@ pub(crate) struct EventBody {
     pub(crate) headers: HeaderMap,
 }
 
-impl<E: Engine> FromRequest<Api<E>> for EventBody {
+impl FromRequest<Api> for EventBody {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, api: &Api<E>) -> Result<Self, Problem> {
+    async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
         let client = client(&parts).cloned();
         Self::of(parts.headers, client.as_ref(), body, api).await
@@ -427,14 +417,13 @@ impl<E: Engine> FromRequest<Api<E>> for EventBody {
 }
 
 impl EventBody {
-    pub(crate) async fn of<E, B>(
+    pub(crate) async fn of<B>(
         headers: HeaderMap,
         client: Option<&Arc<Client>>,
         body: B,
-        api: &Api<E>,
+        api: &Api,
     ) -> Result<Self, Problem>
     where
-        E: Engine,
         B: hyper::body::Body<Data = Bytes, Error: Display> + Unpin,
     {
         let body = whole(body, api.limits.body_bytes_max, api, client).await?;

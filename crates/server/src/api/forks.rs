@@ -4,6 +4,7 @@ use super::{
     Problem,
     effects::AnswerStatus,
     extract::{JsonBody, READ, SEND, WorldScope},
+    functions::{self, OpenAwait},
     json::{self},
     labels,
     naming::{names_world, with_names},
@@ -15,9 +16,8 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use mundi_engine::Engine;
 use mundi_model::{
-    Coded, Hash, Height, LabelChange, WorldAddress, WorldId,
+    Code, Coded, Height, LabelChange, WorldAddress, WorldId,
     answers::{Answers, AnswersError, ScriptedAnswer},
     cbor, limits,
     record::{EffectPolicy, ReceiptStatus},
@@ -25,7 +25,7 @@ use mundi_model::{
 use mundi_runtime::{
     Plane, RuntimeError,
     control::is_name_taken,
-    lifecycle::{ForkAt, ForkPolicy, Forked, Naming},
+    lifecycle::{Beginning, ForkAt, ForkPolicy, Forked, Naming},
 };
 use mundi_store::protocol::{Branch, WorldCreated};
 use serde::{Deserialize, Serialize};
@@ -42,6 +42,15 @@ pub(super) struct NewFork {
     labels: Option<BTreeMap<String, String>>,
     /// It shares all records below this height; at the newest if it is not given.
     at: Option<u64>,
+    /// Or an await of a durable function, `FUNCTION/KEY/NUMBER`: the fork has not seen its result yet. If it has not ended, the fork begins at
+    /// the newest height.
+    at_await: Option<String>,
+    /// With `at_await`: the await ends with this result in the fork, before anything else happens there.
+    #[schema(value_type = serde_json::Value)]
+    #[serde(default, deserialize_with = "given")]
+    with: Option<serde_json::Value>,
+    /// With `at_await`: or it fails with this error.
+    with_error: Option<AwaitError>,
     /// What becomes of its effects: `suppress`, `sandbox`, `recorded`, `recorded-then-live` or `live`, as the table of this
     /// operation says. If it is not given: `suppress`; but `sandbox` for a fork of a sandbox, and `recorded` for one of a
     /// recorded fork. Another policy than `sandbox` for a fork of a sandbox is refused with `FORK_SANDBOXED`.
@@ -53,6 +62,61 @@ pub(super) struct NewFork {
     /// Of a sandbox: what answers effects for which its parent has no receipt. The first answer that fits is given, as often as it
     /// fits; a fork of a sandbox has those of its parent if it is given none.
     answers: Option<Vec<AnswerOf>>,
+}
+
+/// Why an await fails in a fork.
+#[derive(Debug, Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AwaitError {
+    /// What the function reads as the code of the error: `CARD_REFUSED`.
+    code: String,
+    #[serde(default)]
+    reason: String,
+}
+
+/// A field that is there, even if it is null.
+fn given<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<serde_json::Value>, D::Error> {
+    serde_json::Value::deserialize(deserializer).map(Some)
+}
+
+/// Where the fork begins, and what its durable functions are told first.
+async fn beginning(
+    universe: &Universe,
+    parent: WorldId,
+    new: &mut NewFork,
+) -> Result<(ForkAt, Option<Vec<u8>>), Problem> {
+    let at = new.at.map_or(ForkAt::Head, |height| ForkAt::Height(Height::new(height)));
+    let (ok, error) = (new.with.take(), new.with_error.take());
+    let Some(named) = &new.at_await else {
+        return match (ok, error) {
+            (None, None) => Ok((at, None)),
+            _ => Err(Problem::invalid("with: name the await that it is the result of, as `at_await`")),
+        };
+    };
+    if new.at.is_some() {
+        return Err(Problem::invalid("at_await: it says the height, so do not give `at`"));
+    }
+    let OpenAwait { instance, number, ended_at, is_instant } = functions::open_await(universe, parent, named).await?;
+    let at = ended_at.map_or(ForkAt::Head, |height| ForkAt::Height(Height::new(height)));
+    let result = match (ok, error) {
+        (None, None) => return Ok((at, None)),
+        (Some(ok), None) => ("ok", ok),
+        (None, Some(error)) if !error.code.is_empty() => {
+            ("error", serde_json::json!({ "code": error.code, "reason": error.reason }))
+        }
+        (None, Some(_)) => return Err(Problem::invalid("with_error: its `code` is empty")),
+        (Some(_), Some(_)) => {
+            return Err(Problem::invalid("with: an await ends with a result or with an error, not with both"));
+        }
+    };
+    if is_instant {
+        let detail = format!(
+            "await {number} of {instance} ended in the step that asked for it: no fork can begin between the two"
+        );
+        return Err(Problem::new(Code::FunctionNotFound, detail));
+    }
+    let told = serde_json::json!({ "resolve": instance, "await": number, (result.0): result.1 });
+    Ok((at, Some(cbor::encode(&json::given(told)?))))
 }
 
 /// A scripted answer.
@@ -121,9 +185,9 @@ static FORK_DESCRIPTION: LazyLock<String> = LazyLock::new(|| {
     summary = "Forks a world at any height of its past.", description = FORK_DESCRIPTION.as_str(),
     responses((status = 201, body = Fork), (status = 200, description = "It was there before", body = Fork)),
 )]
-pub(super) async fn fork<E: Engine>(
-    WorldScope { api, universe, world: parent, tenant }: WorldScope<E, SEND>,
-    JsonBody(new): JsonBody<NewFork>,
+pub(super) async fn fork(
+    WorldScope { api, universe, world: parent, tenant }: WorldScope<SEND>,
+    JsonBody(mut new): JsonBody<NewFork>,
 ) -> Result<Response, Problem> {
     let effects = match new.effects.as_deref() {
         None => None,
@@ -132,11 +196,11 @@ pub(super) async fn fork<E: Engine>(
             Problem::invalid(format!("effects: `{name}` is none of {names}"))
         })?),
     };
+    let (at, told) = beginning(&universe, parent, &mut new).await?;
     let script = new.answers.map(scripted).transpose()?;
     let labels = labels::given(new.labels)?;
     let address = wanted(&universe, new.world.as_deref()).await?;
     let child = address.world(universe.id());
-    let at = new.at.map_or(ForkAt::Head, |height| ForkAt::Height(Height::new(height)));
     let manifest = match (new.program.as_deref(), new.manifest.as_deref()) {
         (None, None) => None,
         (program, manifest) => Some(manifest_of(&universe, program, manifest).await?),
@@ -149,7 +213,7 @@ pub(super) async fn fork<E: Engine>(
             None => None,
         };
         let (policy, now_ns) = (ForkPolicy { effects, answers }, universe.plane().now_ns());
-        fork_named(&universe, manifest, (parent, address.clone()), labels, at, policy, now_ns).await
+        fork_named(&universe, Beginning { manifest, told }, (parent, address.clone()), labels, at, policy, now_ns).await
     };
     let forked = forking.await;
     let is_new = forked.as_ref().is_ok_and(|forked| forked.created != WorldCreated::Before);
@@ -166,9 +230,9 @@ pub(super) async fn fork<E: Engine>(
 }
 
 /// A fork under an id gets a name, too: another one, if somebody else takes the chosen one first.
-async fn fork_named<E: Engine>(
-    universe: &Universe<E>,
-    manifest: Option<Hash>,
+async fn fork_named(
+    universe: &Universe,
+    beginning: Beginning,
     (parent, address): (WorldId, WorldAddress),
     labels: Option<LabelChange>,
     at: ForkAt,
@@ -184,7 +248,7 @@ async fn fork_named<E: Engine>(
             WorldAddress::Id(_) => (ops.name_for_fork(parent).await?, tries_left > 0),
         };
         let naming = Naming { name: Some(name), labels: labels.clone() };
-        match ops.world_fork_labelled(manifest, parent, child, naming, at, policy, now_ns).await {
+        match ops.world_fork_labelled(beginning.clone(), parent, child, naming, at, policy, now_ns).await {
             Err(error) if may_be_another && is_name_taken(&error) => {}
             forked => return forked,
         }
@@ -195,8 +259,8 @@ async fn fork_named<E: Engine>(
 pub(super) struct Family {
     /// The nearest first, each with the height at which the line left it.
     ancestors: Vec<Parent>,
-    children: Vec<ForkedWorld>,
-    more_children: bool,
+    forks: Vec<ForkedWorld>,
+    more_forks: bool,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -214,17 +278,15 @@ impl From<&Branch> for ForkedWorld {
     }
 }
 
-/// Ancestors and children of a world.
+/// Ancestors and forks of a world.
 #[utoipa::path(
     get, path = "/v1/u/{universe}/worlds/{world}/lineage", tag = "worlds", responses((status = 200, body = Family)),
 )]
-pub(super) async fn lineage<E: Engine>(
-    WorldScope { universe, world, .. }: WorldScope<E, READ>,
-) -> Result<Json<Family>, Problem> {
+pub(super) async fn lineage(WorldScope { universe, world, .. }: WorldScope<READ>) -> Result<Json<Family>, Problem> {
     let found = universe.ops().world_lineage(world, mundi_model::limits::LIST_ITEMS_MAX).await?;
     Ok(Json(Family {
         ancestors: with_names(&universe, found.ancestors.iter().map(Parent::from).collect()).await?,
-        children: with_names(&universe, found.children.iter().map(ForkedWorld::from).collect()).await?,
-        more_children: found.more_children,
+        forks: with_names(&universe, found.forks.iter().map(ForkedWorld::from).collect()).await?,
+        more_forks: found.more_forks,
     }))
 }

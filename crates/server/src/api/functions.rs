@@ -12,7 +12,6 @@ use axum::{
     Json,
     http::{HeaderMap, HeaderValue},
 };
-use mundi_engine::Engine;
 use mundi_model::{
     Code, Height, WorldId, cbor, limits,
     record::{InboxItem, Input, Origin, Payload, ReplyOutcome},
@@ -20,6 +19,7 @@ use mundi_model::{
 use mundi_runtime::{
     Plane,
     control::{At, CallAnswer},
+    lifecycle::FUNCTIONS_INBOX,
 };
 use mundi_store::blob::Blobs;
 use serde::{Deserialize, Serialize};
@@ -31,8 +31,6 @@ use utoipa::{IntoParams, ToSchema};
 const HEADS: &str = "$fn/i/";
 /// Where their logs are: awaits in cells of their own, `$fn/l/FUNCTION/KEY/NNNNNN`, and in pages, `$fn/p/FUNCTION/KEY/NNNNNN`.
 const LOGS: [&str; 2] = ["$fn/p/", "$fn/l/"];
-/// The inbox that commands about instances go to.
-const INBOX: &str = "$fn";
 /// Cells that are read at a time.
 const PAGE_ITEMS: usize = 100;
 
@@ -196,8 +194,8 @@ fn rows(cell: &Value) -> Vec<Value> {
     get, path = "/v1/u/{universe}/worlds/{world}/functions", tag = "functions", params(FunctionsParams),
     responses((status = 200, body = ListPage<FunctionInstance>)),
 )]
-pub(super) async fn list<E: Engine>(
-    WorldScope { universe, world, .. }: WorldScope<E, READ>,
+pub(super) async fn list(
+    WorldScope { universe, world, .. }: WorldScope<READ>,
     Params(params): Params<FunctionsParams>,
 ) -> Result<Json<ListPage<FunctionInstance>>, Problem> {
     let (at, items_max) = (At { world, height: params.at.map(Height::new) }, limit(params.limit)?);
@@ -224,8 +222,8 @@ pub(super) struct FunctionParams {
     get, path = "/v1/u/{universe}/worlds/{world}/functions/{instance}", tag = "functions", params(FunctionParams),
     responses((status = 200, body = FunctionDescription)),
 )]
-pub(super) async fn describe<E: Engine>(
-    WorldScope { universe, world, .. }: WorldScope<E, READ>,
+pub(super) async fn describe(
+    WorldScope { universe, world, .. }: WorldScope<READ>,
     Name(instance): Name,
     Params(params): Params<FunctionParams>,
 ) -> Result<Json<FunctionDescription>, Problem> {
@@ -248,7 +246,52 @@ pub(super) async fn describe<E: Engine>(
     Ok(Json(FunctionDescription { of, input, log, is_cut: bytes_left == 0 }))
 }
 
-async fn head<E: Engine>(universe: &Universe<E>, at: At, instance: &str) -> Result<Value, Problem> {
+/// An await that a fork begins at.
+pub(super) struct OpenAwait {
+    pub(super) instance: String,
+    pub(super) number: u64,
+    /// The height of the record that ended it; none if it is open.
+    pub(super) ended_at: Option<u64>,
+    /// It ended in the step that asked for it: below that step it is not there yet.
+    pub(super) is_instant: bool,
+}
+
+/// The await that `FUNCTION/KEY/NUMBER` names.
+pub(super) async fn open_await(universe: &Universe, world: WorldId, named: &str) -> Result<OpenAwait, Problem> {
+    let parsed = named.rsplit_once('/').and_then(|(instance, number)| {
+        let number = number.parse::<u64>().ok().filter(|number| *number > 0)?;
+        instance.split_once('/').map(|_| (instance.to_owned(), number))
+    });
+    let Some((instance, number)) = parsed else {
+        return Err(Problem::invalid(format!("at_await: `{named}`: name an await by FUNCTION/KEY/NUMBER")));
+    };
+    let at = At { world, height: None };
+    head(universe, at, &instance).await?;
+    let own = universe.ops().world_cell(at, &format!("{}{instance}/{number:06}", LOGS[1])).await?;
+    let mut found = own.map(|bytes| rows(&json::bytes(&bytes))).unwrap_or_default();
+    let (prefix, mut after) = (format!("{}{instance}/", LOGS[0]), None::<String>);
+    while found.is_empty() {
+        let page = universe.ops().world_cells(at, &prefix, after.as_deref(), PAGE_ITEMS).await?;
+        let Some((last, _)) = page.last() else { break };
+        after = Some(last.clone());
+        found.extend(page.iter().flat_map(|(_, bytes)| rows(&json::bytes(bytes))).filter(|row| ns(&row[0]) == number));
+    }
+    let (ended_at, is_instant) = match found.first().map(FunctionAwait::new) {
+        Some(FunctionAwait { ended_at: Some(height), asked_at, .. }) => (Some(height), height == asked_at),
+        Some(of) if of.state == "open" => (None, false),
+        Some(of) => {
+            let detail = format!("await {number} of {instance} is {}: it never ended with a result", of.state);
+            return Err(Problem::new(Code::FunctionNotFound, detail));
+        }
+        None => {
+            let detail = format!("{instance} has no await {number}");
+            return Err(Problem::new(Code::FunctionNotFound, detail));
+        }
+    };
+    Ok(OpenAwait { instance, number, ended_at, is_instant })
+}
+
+async fn head(universe: &Universe, at: At, instance: &str) -> Result<Value, Problem> {
     let found = universe.ops().world_cell(at, &format!("{HEADS}{instance}")).await?;
     let missing = || {
         let detail = format!("{} has no instance `{instance}`: instances are named FUNCTION/KEY", at.world);
@@ -264,8 +307,8 @@ async fn head<E: Engine>(universe: &Universe<E>, at: At, instance: &str) -> Resu
     request_body(content = serde_json::Value, description = "The input of the function: JSON, or canonical CBOR"),
     responses((status = 200, description = "The result", body = serde_json::Value)),
 )]
-pub(super) async fn run<E: Engine>(
-    Ingress { of: WorldScope { api, universe, world, .. }, _held }: Ingress<E, true>,
+pub(super) async fn run(
+    Ingress { of: WorldScope { api, universe, world, .. }, _held }: Ingress<true>,
     Name(instance): Name,
     Params(params): Params<WaitParams>,
     EventBody { cbor: value, .. }: EventBody,
@@ -307,8 +350,8 @@ pub(super) struct FunctionState {
     delete, path = "/v1/u/{universe}/worlds/{world}/functions/{instance}", tag = "functions", params(CancelParams),
     responses((status = 200, body = FunctionState)),
 )]
-pub(super) async fn cancel<E: Engine>(
-    Ingress { of: WorldScope { api, universe, world, .. }, _held }: Ingress<E, true>,
+pub(super) async fn cancel(
+    Ingress { of: WorldScope { api, universe, world, .. }, _held }: Ingress<true>,
     Name(instance): Name,
     Params(params): Params<CancelParams>,
 ) -> Result<Json<FunctionState>, Problem> {
@@ -337,8 +380,8 @@ pub(super) struct PauseParams {
     put, path = "/v1/u/{universe}/worlds/{world}/functions/{instance}", tag = "functions", params(PauseParams),
     responses((status = 200, body = FunctionState)),
 )]
-pub(super) async fn pause<E: Engine>(
-    Ingress { of: WorldScope { api, universe, world, .. }, _held }: Ingress<E, true>,
+pub(super) async fn pause(
+    Ingress { of: WorldScope { api, universe, world, .. }, _held }: Ingress<true>,
     Name(instance): Name,
     Params(params): Params<PauseParams>,
 ) -> Result<Json<FunctionState>, Problem> {
@@ -352,8 +395,8 @@ pub(super) async fn pause<E: Engine>(
     in_time(timeout, obey(&universe, world, &instance, command, timeout)).await
 }
 
-async fn obey<E: Engine>(
-    universe: &Universe<E>,
+async fn obey(
+    universe: &Universe,
     world: WorldId,
     instance: &str,
     command: Value,
@@ -361,18 +404,13 @@ async fn obey<E: Engine>(
 ) -> Result<Json<FunctionState>, Problem> {
     head(universe, At { world, height: None }, instance).await?;
     let payload = Payload::Inline(cbor::encode(&json::given(command)?));
-    let input = Input::Message { inbox: INBOX.to_owned(), payload, headers: BTreeMap::new() };
+    let input = Input::Message { inbox: FUNCTIONS_INBOX.to_owned(), payload, headers: BTreeMap::new() };
     let answer = ask(universe, world, input, timeout).await?;
     Ok(Json(FunctionState { instance: instance.to_owned(), state: text(&answer["state"]) }))
 }
 
 /// Gives a world an input and waits for its program's reply.
-async fn ask<E: Engine>(
-    universe: &Universe<E>,
-    world: WorldId,
-    input: Input,
-    timeout: Duration,
-) -> Result<Value, Problem> {
+async fn ask(universe: &Universe, world: WorldId, input: Input, timeout: Duration) -> Result<Value, Problem> {
     let origin = Origin { wants_reply: true, ..Origin::new(universe.plane().now_ns()) };
     // A call that is forwarded is an event without a key: this one goes through the inbox wherever the world is.
     let headers = HeaderMap::from_iter([(FORWARDED_TO, HeaderValue::from_static("functions"))]);

@@ -10,7 +10,6 @@ use axum::{
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
-use mundi_engine::Engine;
 use mundi_model::Code;
 use mundi_runtime::{Plane, control::engine_answers};
 
@@ -22,7 +21,7 @@ pub(super) async fn livez() -> &'static str {
 
 /// The process takes work: it does not drain, and its engine answers.
 #[utoipa::path(get, path = "/readyz", tag = "health", responses((status = 200, body = String)))]
-pub(super) async fn readyz<E: Engine>(State(api): State<Api<E>>) -> Result<&'static str, Problem> {
+pub(super) async fn readyz(State(api): State<Api>) -> Result<&'static str, Problem> {
     if api.node.is_leaving() {
         return Err(Problem::new(Code::NodeDraining, "it finishes what it has"));
     }
@@ -32,7 +31,7 @@ pub(super) async fn readyz<E: Engine>(State(api): State<Api<E>>) -> Result<&'sta
 
 /// The metrics of the process for all its universes, as OpenMetrics text. A token needs the verb `metrics`, or `read` in all universes.
 #[utoipa::path(get, path = "/metrics", tag = "health", responses((status = 200, body = String)))]
-pub(super) async fn metrics<E: Engine>(State(api): State<Api<E>>, access: Access) -> Result<Response, Problem> {
+pub(super) async fn metrics(State(api): State<Api>, access: Access) -> Result<Response, Problem> {
     access.require_metrics()?;
     let text = exposition(&api).await;
     Ok((StatusCode::OK, [(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response())

@@ -24,18 +24,18 @@ use axum::{
 use futures_util::future::BoxFuture;
 use hyper::{body::Incoming, service::Service};
 use hyper_util::service::TowerToHyperService;
-use mundi_engine::Engine;
 use mundi_runtime::metrics::Metrics;
 use std::sync::Arc;
 
 /// All addresses of the API.
-pub struct HotRoutes<E: Engine> {
-    api: Api<E>,
+#[derive(Clone)]
+pub struct HotRoutes {
+    api: Api,
     router: Routes,
 }
 
-impl<E: Engine> HotRoutes<E> {
-    pub(super) fn new(api: Api<E>, router: Router) -> Self {
+impl HotRoutes {
+    pub(super) fn new(api: Api, router: Router) -> Self {
         let router = Routes::new(&api, router);
         Self { api, router }
     }
@@ -50,7 +50,7 @@ pub struct Routes {
 }
 
 impl Routes {
-    pub(super) fn new<E: Engine>(api: &Api<E>, router: Router) -> Self {
+    pub(super) fn new(api: &Api, router: Router) -> Self {
         let (metrics, answers) = (api.node.shared_metrics(), api.answers.clone());
         Self { router: TowerToHyperService::new(router), metrics, answers }
     }
@@ -74,13 +74,7 @@ impl App for Routes {
     }
 }
 
-impl<E: Engine> Clone for HotRoutes<E> {
-    fn clone(&self) -> Self {
-        Self { api: self.api.clone(), router: self.router.clone() }
-    }
-}
-
-impl<E: Engine> App for HotRoutes<E> {
+impl App for HotRoutes {
     fn answer<'a>(
         &'a self,
         connection: &'a Connection,
@@ -151,9 +145,9 @@ fn stated_wait(verb: Verb, query: Option<&str>) -> Option<WaitParams> {
     is_plain.then(|| WaitParams { timeout: Some(timeout.to_owned()) })
 }
 
-/// Answers and counts a request. Whoever forwarded it is told which worker answers (ADR 0008).
-async fn watched<E: Engine>(
-    api: Api<E>,
+/// Answers and counts a request. The answer to a forwarded request names the worker that answers (ADR 0008).
+async fn watched(
+    api: Api,
     (verb, wait): (Verb, WaitParams),
     client: &Arc<Client>,
     request: Request<Incoming>,
@@ -185,8 +179,8 @@ async fn watched<E: Engine>(
     response
 }
 
-async fn answer<E: Engine>(
-    api: Api<E>,
+async fn answer(
+    api: Api,
     client: &Arc<Client>,
     wait: WaitParams,
     parts: Parts,
@@ -208,7 +202,7 @@ async fn answer<E: Engine>(
     let event = extract::name(event)?;
     let given = EventBody::of(headers, Some(client), body, &api).await?;
     let answered = match verb {
-        Verb::Call => events::make_call(&api, &universe, world, event, &wait, given).await,
+        Verb::Call => events::make_call(&api, (&universe, tenant), world, event, &wait, given).await,
         Verb::Send => events::make_send(&api, &universe, world, event, SendParams::default(), given).await,
     };
     answered.map_err(|problem| problem.naming(name, world))

@@ -17,7 +17,6 @@ use axum::{
     },
 };
 use futures_util::{StreamExt, future::BoxFuture, stream};
-use mundi_engine::Engine;
 use mundi_model::{Height, WorldId};
 use mundi_store::journal::StoredRecord;
 use serde::Deserialize;
@@ -45,8 +44,8 @@ pub(super) struct JournalParams {
         (String = "text/event-stream"),
     ))),
 )]
-pub(super) async fn journal<E: Engine>(
-    WorldScope { api, universe, world, tenant }: WorldScope<E, READ>,
+pub(super) async fn journal(
+    WorldScope { api, universe, world, tenant }: WorldScope<READ>,
     Params(params): Params<JournalParams>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -59,29 +58,43 @@ pub(super) async fn journal<E: Engine>(
         return Ok(tail(&api, universe, world, from, held));
     }
     let page = universe.ops().world_journal(world, from, items_max).await?;
-    Ok(ListPage::of(mundi_store::protocol::Page { items: page.items, next: page.next.map(Height::get) }, |record| {
-        json::record(&record)
-    })
-    .into_response())
+    let items = with_names(&universe, &page.items).await?;
+    let page = mundi_store::protocol::Page { items, next: page.next.map(Height::get) };
+    Ok(ListPage::of(page, std::convert::identity).into_response())
+}
+
+/// Records as they are shown, with the names of the worlds that they come from.
+async fn with_names(universe: &Universe, records: &[StoredRecord]) -> Result<Vec<json::JournalRecord>, Problem> {
+    let mut shown: Vec<_> = records.iter().map(json::record).collect();
+    let names =
+        universe.ops().names_of_worlds(shown.iter().filter_map(json::JournalRecord::other_world).collect()).await?;
+    for record in &mut shown {
+        if let Some(name) = record.other_world().and_then(|world| names.get(&world)) {
+            record.set_other_name(name);
+        }
+    }
+    Ok(shown)
 }
 
 /// Ends after the longest time that a request is held open, or when the node leaves; a client comes back with the id of the last event.
-fn tail<E: Engine>(api: &Api<E>, universe: Arc<Universe<E>>, world: WorldId, from: Height, held: Held) -> Response {
+fn tail(api: &Api, universe: Arc<Universe>, world: WorldId, from: Height, held: Held) -> Response {
     let pages = stream::unfold(from, move |from| {
         let universe = universe.clone();
         async move {
-            let page = next_records(&universe, world, from).await;
-            let next = page.as_ref().ok().and_then(|records| records.last()).map(|record| record.height.next());
-            page.ok().map(|records| (records, next.unwrap_or(from)))
+            let page = next_records(&universe, world, from).await.ok()?;
+            let next = page.last().map(|record| record.height.next());
+            let shown = with_names(&universe, &page).await.ok()?;
+            let events: Vec<Event> =
+                page.iter().zip(shown).map(|(record, shown)| event(record.height, &shown)).collect();
+            Some((events, next.unwrap_or(from)))
         }
     });
-    let events =
-        pages.flat_map(|records| stream::iter(records.into_iter().map(|record| Ok::<_, Infallible>(event(&record)))));
+    let events = pages.flat_map(|events| stream::iter(events.into_iter().map(Ok::<_, Infallible>)));
     Sse::new(events.take_until(until_held_long_enough(api, held))).keep_alive(KeepAlive::default()).into_response()
 }
 
 /// When a stream ends: after the longest time that a request is held open, or when the node leaves.
-pub(super) fn until_held_long_enough<E: Engine>(api: &Api<E>, held: Held) -> BoxFuture<'static, ()> {
+pub(super) fn until_held_long_enough(api: &Api, held: Held) -> BoxFuture<'static, ()> {
     let (left, longest) = (api.node.left(), tokio::time::sleep(api.limits.wait_max));
     Box::pin(async move {
         let _held = held; // as long as the stream is there
@@ -92,19 +105,13 @@ pub(super) fn until_held_long_enough<E: Engine>(api: &Api<E>, held: Held) -> Box
     })
 }
 
-fn event(record: &StoredRecord) -> Event {
-    Event::default()
-        .id(record.height.get().to_string())
-        .event("record")
-        .data(serde_json::to_string(&json::record(record)).unwrap_or_default())
+fn event(height: Height, record: &json::JournalRecord) -> Event {
+    let data = serde_json::to_string(record).unwrap_or_default();
+    Event::default().id(height.get().to_string()).event("record").data(data)
 }
 
 /// The records from a height on, as soon as there are any.
-async fn next_records<E: Engine>(
-    universe: &Universe<E>,
-    world: WorldId,
-    from: Height,
-) -> Result<Vec<StoredRecord>, Problem> {
+async fn next_records(universe: &Universe, world: WorldId, from: Height) -> Result<Vec<StoredRecord>, Problem> {
     loop {
         let seen = universe.ops().seen_head(world).await?;
         // There are no records beyond the head yet; for a waiting reader that is not an error.

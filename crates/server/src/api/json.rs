@@ -7,7 +7,7 @@ use mundi_kernel::{
     intents::{TIMER_SET, TimerSet},
 };
 use mundi_model::{
-    Height, LabelChange, Value, cbor, hex, parse_hex_bytes,
+    Height, LabelChange, Value, WorldId, cbor, hex, parse_hex_bytes,
     record::{Body, InboxItem, Input, Operator, Payload, Receipt, ReceiptStatus, ReplyOutcome, SnapshotNote},
 };
 use mundi_store::journal::StoredRecord;
@@ -306,6 +306,25 @@ pub(crate) struct JournalRecord {
     #[serde(flatten)]
     #[schema(value_type = std::collections::HashMap<String, serde_json::Value>)]
     rest: Map<String, Json>,
+}
+
+impl JournalRecord {
+    /// The world besides its own that it names: who sent an input, or the parent of a fork. What stands in the values of programs is theirs.
+    pub(crate) fn other_world(&self) -> Option<WorldId> {
+        let world = match self.rest.get("sender") {
+            Some(Json::Object(sender)) => sender.get("world"),
+            _ => self.rest.get("parent"),
+        };
+        world.and_then(Json::as_str).and_then(|world| world.parse().ok())
+    }
+
+    /// The name of that world, beside its id.
+    pub(crate) fn set_other_name(&mut self, name: &str) {
+        match self.rest.get_mut("sender") {
+            Some(Json::Object(sender)) => drop(sender.insert("world_name".to_owned(), name.into())),
+            _ => drop(self.rest.insert("parent_name".to_owned(), name.into())),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@ use super::{
     extract::{ADMIN, JsonBody, WorldScope},
 };
 use axum::Json;
-use mundi_engine::Engine;
 use mundi_model::{Coded, LabelChange, Labels};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -47,8 +46,8 @@ fn checked(labels: BTreeMap<String, String>) -> Result<Labels, Problem> {
     post, path = "/v1/u/{universe}/worlds/{world}/labels", operation_id = "world_label", tag = "worlds", request_body = NewLabels,
     responses((status = 200, body = LabelsOf)),
 )]
-pub(super) async fn label<E: Engine>(
-    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
+pub(super) async fn label(
+    WorldScope { universe, world, .. }: WorldScope<ADMIN>,
     By(operator): By,
     JsonBody(new): JsonBody<NewLabels>,
 ) -> Result<Json<LabelsOf>, Problem> {

@@ -19,7 +19,6 @@ use axum::{
     },
 };
 use futures_util::{StreamExt, stream};
-use mundi_engine::Engine;
 use mundi_model::WorldId;
 use mundi_store::values::{LogLevel, LoggedLine};
 use serde::{Deserialize, Serialize};
@@ -79,8 +78,8 @@ impl Line {
         (String = "text/event-stream"),
     ))),
 )]
-pub(super) async fn logs<E: Engine>(
-    WorldScope { api, universe, world, tenant }: WorldScope<E, READ>,
+pub(super) async fn logs(
+    WorldScope { api, universe, world, tenant }: WorldScope<READ>,
     Params(params): Params<LogParams>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -106,24 +105,14 @@ pub(super) async fn logs<E: Engine>(
     Ok(ListPage::of(mundi_store::protocol::Page { items: lines, next }, |line| line).into_response())
 }
 
-async fn lines_after<E: Engine>(
-    universe: &Universe<E>,
-    world: WorldId,
-    after: Option<u64>,
-) -> Result<Vec<Line>, Problem> {
+async fn lines_after(universe: &Universe, world: WorldId, after: Option<u64>) -> Result<Vec<Line>, Problem> {
     let kept = universe.ops().world_logs(world).await?;
     let wanted = kept.lines().filter(|(number, _)| after.is_none_or(|after| *number > after));
     Ok(wanted.map(|(number, line)| Line::new(number, line)).collect())
 }
 
 /// Ends after the longest time that a request is held open, or when the node leaves; a client comes back with the id of the last event.
-fn tail<E: Engine>(
-    api: &Api<E>,
-    universe: Arc<Universe<E>>,
-    world: WorldId,
-    after: Option<u64>,
-    held: Held,
-) -> Response {
+fn tail(api: &Api, universe: Arc<Universe>, world: WorldId, after: Option<u64>, held: Held) -> Response {
     let pages = stream::unfold(after, move |after| {
         let universe = universe.clone();
         async move {
@@ -142,11 +131,7 @@ fn event(line: &Line) -> Event {
 }
 
 /// The lines behind one, as soon as there are any. They come with turns, so the head of the journal is watched.
-async fn next_lines<E: Engine>(
-    universe: &Universe<E>,
-    world: WorldId,
-    after: Option<u64>,
-) -> Result<Vec<Line>, Problem> {
+async fn next_lines(universe: &Universe, world: WorldId, after: Option<u64>) -> Result<Vec<Line>, Problem> {
     loop {
         let seen = universe.ops().seen_head(world).await?;
         let lines = lines_after(universe, world, after).await?;

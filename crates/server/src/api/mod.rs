@@ -22,6 +22,7 @@ mod labels;
 mod logs;
 mod moment;
 mod naming;
+mod places;
 mod pool_gauges;
 mod pools;
 mod problem;
@@ -63,14 +64,14 @@ use crate::{
     bodies::{Bodies, BodyBudgets},
     node::Node,
 };
-use mundi_engine::Engine;
 use std::{sync::Arc, time::Duration};
 
 /// What every handler has.
-pub struct Api<E: Engine>(Arc<ApiState<E>>);
+#[derive(Clone)]
+pub struct Api(Arc<ApiState>);
 
-pub struct ApiState<E: Engine> {
-    pub node: Node<E>,
+pub struct ApiState {
+    pub node: Node,
     pub limits: ApiLimits,
     pub access: AccessPolicy,
     /// There if traces are recorded.
@@ -117,13 +118,13 @@ pub struct AccessPolicy {
     pub hosts_allowed: Vec<String>,
 }
 
-impl<E: Engine> Api<E> {
-    pub fn new(node: Node<E>, limits: ApiLimits, access: AccessPolicy) -> Self {
+impl Api {
+    pub fn new(node: Node, limits: ApiLimits, access: AccessPolicy) -> Self {
         Self::sampled(node, limits, access, None)
     }
 
     /// An API whose requests are part of traces, if there is one who decides which of them are recorded.
-    pub fn sampled(node: Node<E>, limits: ApiLimits, access: AccessPolicy, sampler: Option<Sampler>) -> Self {
+    pub fn sampled(node: Node, limits: ApiLimits, access: AccessPolicy, sampler: Option<Sampler>) -> Self {
         let (bodies, answers) = (Bodies::new(limits.bodies), Bodies::of_answers(limits.answers));
         let (requests, pool_gauges) = (Arc::default(), Arc::default());
         Self(Arc::new(ApiState { node, limits, access, sampler, requests, pool_gauges, bodies, answers }))
@@ -144,16 +145,10 @@ impl<E: Engine> Api<E> {
     }
 }
 
-impl<E: Engine> Clone for Api<E> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-}
+impl std::ops::Deref for Api {
+    type Target = ApiState;
 
-impl<E: Engine> std::ops::Deref for Api<E> {
-    type Target = ApiState<E>;
-
-    fn deref(&self) -> &ApiState<E> {
+    fn deref(&self) -> &ApiState {
         &self.0
     }
 }

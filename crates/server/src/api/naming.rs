@@ -2,7 +2,6 @@
 
 use super::Problem;
 use crate::node::Universe;
-use mundi_engine::Engine;
 use mundi_model::WorldId;
 use std::collections::BTreeMap;
 
@@ -29,10 +28,7 @@ macro_rules! names_world {
 pub(super) use names_world;
 
 /// Fills in the names of all worlds of a page, by one read.
-pub(super) async fn with_names<E: Engine, T: NamesWorld>(
-    universe: &Universe<E>,
-    mut items: Vec<T>,
-) -> Result<Vec<T>, Problem> {
+pub(super) async fn with_names<T: NamesWorld>(universe: &Universe, mut items: Vec<T>) -> Result<Vec<T>, Problem> {
     let worlds = items.iter().filter_map(|item| item.world()?.parse().ok()).collect();
     let names: BTreeMap<WorldId, String> = universe.ops().names_of_worlds(worlds).await?;
     if names.is_empty() {
@@ -48,7 +44,7 @@ pub(super) async fn with_names<E: Engine, T: NamesWorld>(
 }
 
 /// The same for one.
-pub(super) async fn with_name<E: Engine, T: NamesWorld>(universe: &Universe<E>, mut item: T) -> Result<T, Problem> {
+pub(super) async fn with_name<T: NamesWorld>(universe: &Universe, mut item: T) -> Result<T, Problem> {
     if let Some(world) = item.world().and_then(|world| world.parse::<WorldId>().ok())
         && let Some(name) = universe.ops().names_of_worlds([world].into()).await?.remove(&world)
     {

@@ -4,7 +4,6 @@
 
 use super::{exposition::Scrape, pools};
 use crate::node::Universe;
-use mundi_engine::Engine;
 use mundi_model::limits;
 use mundi_runtime::{RuntimeError, control::Pool, metrics::Family};
 use parking_lot::Mutex;
@@ -58,7 +57,7 @@ impl ShardState {
 
 impl PoolGauges {
     /// Looks at the pools of a universe.
-    pub(super) async fn refresh<E: Engine>(&self, universe: &Universe<E>) -> Result<(), RuntimeError> {
+    pub(super) async fn refresh(&self, universe: &Universe) -> Result<(), RuntimeError> {
         let (ops, of) = (universe.ops(), universe.name().to_owned());
         let pools: Vec<_> = ops.pools().await?.into_iter().take(limits::POOL_GAUGES_MAX).collect();
         let is_there = |pool: &str| pools.iter().any(|(name, _)| name == pool);

@@ -11,7 +11,6 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use mundi_engine::Engine;
 use mundi_kernel::manifest::Manifest;
 use mundi_model::{Code, Coded, Hash, ProgramRef};
 use mundi_store::{blob::Blobs, protocol::NamedVersion};
@@ -44,8 +43,8 @@ impl Version {
     get, path = "/v1/u/{universe}/programs/{program}/versions", tag = "programs",
     responses((status = 200, description = "All of them", body = Vec<Version>)),
 )]
-pub(super) async fn versions<E: Engine>(
-    UniverseScope { universe, .. }: UniverseScope<E, READ>,
+pub(super) async fn versions(
+    UniverseScope { universe, .. }: UniverseScope<READ>,
     Name(name): Name,
 ) -> Result<Json<Vec<Version>>, Problem> {
     let found = universe.program_versions(&name).await?;
@@ -84,8 +83,8 @@ pub(super) struct VersionGiven {
         (status = 200, description = "It was there before", body = VersionGiven),
     ),
 )]
-pub(super) async fn name<E: Engine>(
-    UniverseScope { universe, .. }: UniverseScope<E, ADMIN>,
+pub(super) async fn name(
+    UniverseScope { universe, .. }: UniverseScope<ADMIN>,
     Name(name): Name,
     JsonBody(new): JsonBody<NewVersion>,
 ) -> Result<Response, Problem> {
@@ -100,13 +99,13 @@ pub(super) async fn name<E: Engine>(
 }
 
 /// A manifest that is stored in the universe.
-pub(super) async fn stored_manifest<E: Engine>(universe: &Universe<E>, hash: Hash) -> Result<Manifest, Problem> {
+pub(super) async fn stored_manifest(universe: &Universe, hash: Hash) -> Result<Manifest, Problem> {
     let bytes = Blobs::get(&universe.plane().blobs, universe.id(), hash).await?;
     Manifest::from_bytes(&bytes).map_err(|error| Problem::new(error.code(), error.to_string()))
 }
 
 /// Deletes a version, as `name@version`.
-pub(super) async fn unname<E: Engine>(universe: &Universe<E>, text: &str) -> Result<StatusCode, Problem> {
+pub(super) async fn unname(universe: &Universe, text: &str) -> Result<StatusCode, Problem> {
     let named: ProgramRef =
         text.parse().map_err(|error: mundi_model::ProgramNameInvalid| Problem::new(error.code(), error.to_string()))?;
     let whole = || Problem::invalid(format!("say which version of `{text}` is deleted: `{text}@1`"));

@@ -17,7 +17,6 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
-use mundi_engine::Engine;
 use mundi_kernel::{
     loader::{Loader, Readiness},
     manifest::{Manifest, ManifestError},
@@ -49,9 +48,7 @@ pub(super) struct Program {
     get, path = "/v1/u/{universe}/programs", tag = "programs",
     responses((status = 200, description = "All of them", body = Vec<Program>)),
 )]
-pub(super) async fn list<E: Engine>(
-    UniverseScope { universe, .. }: UniverseScope<E, READ>,
-) -> Result<Json<Vec<Program>>, Problem> {
+pub(super) async fn list(UniverseScope { universe, .. }: UniverseScope<READ>) -> Result<Json<Vec<Program>>, Problem> {
     let listed = universe.list_programs().await?.into_iter();
     let one = |ListedProgram { name, built_in, versions_total, versions }: ListedProgram| {
         let newest = *versions.first()?;
@@ -73,8 +70,8 @@ pub(super) struct Stored {
     put, path = "/v1/u/{universe}/programs/{program}", tag = "programs",
     request_body(content = Vec<u8>, content_type = "application/octet-stream"), responses((status = 201, body = Stored)),
 )]
-pub(super) async fn put<E: Engine>(
-    UniverseScope { api, universe, tenant }: UniverseScope<E, ADMIN>,
+pub(super) async fn put(
+    UniverseScope { api, universe, tenant }: UniverseScope<ADMIN>,
     name: Name,
     ProgramBody(body): ProgramBody,
 ) -> Result<Response, Problem> {
@@ -104,9 +101,9 @@ pub(super) async fn put<E: Engine>(
 }
 
 /// Room for what is registered, and for its object. One that is there already needs none.
-async fn grow<E: Engine>(
-    api: &Api<E>,
-    universe: &Universe<E>,
+async fn grow(
+    api: &Api,
+    universe: &Universe,
     tenant: Tenant,
     hash: Hash,
     bytes: usize,
@@ -117,11 +114,7 @@ async fn grow<E: Engine>(
     if more == Amounts::default() { Ok(Growth::default()) } else { api.node.grow(universe, tenant, more).await }
 }
 
-async fn settle<E: Engine>(
-    growth: Growth,
-    universe: &Universe<E>,
-    stored: Result<Hash, Problem>,
-) -> Result<Hash, Problem> {
+async fn settle(growth: Growth, universe: &Universe, stored: Result<Hash, Problem>) -> Result<Hash, Problem> {
     match &stored {
         Ok(_) => growth.keep(),
         Err(_) => growth.give_back(universe).await,
@@ -171,8 +164,8 @@ pub(super) struct ProgramState {
 #[utoipa::path(
     get, path = "/v1/u/{universe}/programs/{program}", tag = "programs", responses((status = 200, body = ProgramState)),
 )]
-pub(super) async fn describe<E: Engine>(
-    UniverseScope { api, universe, .. }: UniverseScope<E, READ>,
+pub(super) async fn describe(
+    UniverseScope { api, universe, .. }: UniverseScope<READ>,
     name: Name,
 ) -> Result<Json<ProgramState>, Problem> {
     if !name.0.starts_with("h_") {
@@ -181,7 +174,7 @@ pub(super) async fn describe<E: Engine>(
     readiness(&api, &universe, hash(&name)?).await.map(Json)
 }
 
-async fn describe_named<E: Engine>(api: &Api<E>, universe: &Universe<E>, name: &str) -> Result<ProgramState, Problem> {
+async fn describe_named(api: &Api, universe: &Universe, name: &str) -> Result<ProgramState, Problem> {
     let found = universe.find_program(name).await?;
     let unknown = || Problem::new(Code::ProgramUnknown, format!("no program is called `{name}` here"));
     let (program, name) = found.named.ok_or_else(unknown)?;
@@ -192,7 +185,7 @@ async fn describe_named<E: Engine>(api: &Api<E>, universe: &Universe<E>, name: &
 }
 
 /// How far the code is, by its hash.
-async fn readiness<E: Engine>(api: &Api<E>, universe: &Universe<E>, program: Hash) -> Result<ProgramState, Problem> {
+async fn readiness(api: &Api, universe: &Universe, program: Hash) -> Result<ProgramState, Problem> {
     let plane = universe.plane();
     // A loader serves all universes: what one has brought must not be seen by another.
     if !universe.ops().has_object(program).await? {
@@ -253,8 +246,8 @@ impl ProgramState {
     post, path = "/v1/u/{universe}/manifests", tag = "programs", request_body = serde_json::Value,
     responses((status = 201, body = Stored)),
 )]
-pub(super) async fn put_manifest<E: Engine>(
-    UniverseScope { api, universe, tenant }: UniverseScope<E, ADMIN>,
+pub(super) async fn put_manifest(
+    UniverseScope { api, universe, tenant }: UniverseScope<ADMIN>,
     RawBody(body): RawBody,
 ) -> Result<Response, Problem> {
     let given = canonical::read(&body).map_err(|error| Problem::new(error.code(), error.to_string()))?;
@@ -282,8 +275,8 @@ pub(super) async fn put_manifest<E: Engine>(
 #[utoipa::path(
     get, path = "/v1/u/{universe}/manifests/{manifest}", tag = "programs", responses((status = 200, body = serde_json::Value)),
 )]
-pub(super) async fn manifest<E: Engine>(
-    UniverseScope { universe, .. }: UniverseScope<E, READ>,
+pub(super) async fn manifest(
+    UniverseScope { universe, .. }: UniverseScope<READ>,
     name: Name,
 ) -> Result<Response, Problem> {
     let found = if name.0.starts_with("h_") { hash(&name)? } else { universe.find_program(&name.0).await?.manifest };
@@ -298,8 +291,8 @@ pub(super) async fn manifest<E: Engine>(
     delete, path = "/v1/u/{universe}/programs/{program}", tag = "programs",
     responses((status = 204, description = "Done")),
 )]
-pub(super) async fn delete<E: Engine>(
-    UniverseScope { api, universe, .. }: UniverseScope<E, ADMIN>,
+pub(super) async fn delete(
+    UniverseScope { api, universe, .. }: UniverseScope<ADMIN>,
     name: Name,
 ) -> Result<StatusCode, Problem> {
     if !name.0.starts_with("h_") {
@@ -315,8 +308,8 @@ pub(super) async fn delete<E: Engine>(
     delete, path = "/v1/u/{universe}/manifests/{manifest}", tag = "programs",
     responses((status = 204, description = "Done")),
 )]
-pub(super) async fn delete_manifest<E: Engine>(
-    UniverseScope { api, universe, .. }: UniverseScope<E, ADMIN>,
+pub(super) async fn delete_manifest(
+    UniverseScope { api, universe, .. }: UniverseScope<ADMIN>,
     name: Name,
 ) -> Result<StatusCode, Problem> {
     let manifest = hash(&name)?;
@@ -324,12 +317,7 @@ pub(super) async fn delete_manifest<E: Engine>(
     release(&universe, manifest, KeptKind::Manifest, is_named).await
 }
 
-async fn release<E: Engine>(
-    universe: &Universe<E>,
-    hash: Hash,
-    kind: KeptKind,
-    is_named: bool,
-) -> Result<StatusCode, Problem> {
+async fn release(universe: &Universe, hash: Hash, kind: KeptKind, is_named: bool) -> Result<StatusCode, Problem> {
     if is_named {
         let what = format!("{hash} is built into this server, which would store it again");
         return Err(Problem::new(Code::RequestInvalid, what));

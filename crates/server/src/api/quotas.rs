@@ -7,7 +7,6 @@ use super::{
 };
 use crate::quotas::{QuotaLimits, QuotaUse};
 use axum::{Json, http::StatusCode};
-use mundi_engine::Engine;
 use mundi_model::Code;
 use mundi_runtime::Plane;
 use mundi_store::{
@@ -45,8 +44,8 @@ pub(super) fn by_name(uses: Vec<QuotaUse>) -> BTreeMap<&'static str, UsedQuota> 
 
 /// The quotas of a universe, and what counts against them in this process.
 #[utoipa::path(get, path = "/v1/u/{universe}/quotas", tag = "quotas", responses((status = 200, body = UniverseQuotas)))]
-pub(super) async fn describe<E: Engine>(
-    UniverseScope { universe, .. }: UniverseScope<E, READ>,
+pub(super) async fn describe(
+    UniverseScope { universe, .. }: UniverseScope<READ>,
 ) -> Result<Json<UniverseQuotas>, Problem> {
     let set = universe.plane().run(&ReadQuotas { universe: universe.id() }).await?.output;
     let quotas = universe.quotas();
@@ -65,9 +64,9 @@ pub(super) async fn describe<E: Engine>(
     put, path = "/v1/universes/{name}/quotas", tag = "quotas", request_body = QuotaLimits,
     responses((status = 204, description = "Done")),
 )]
-pub(super) async fn set<E: Engine>(
+pub(super) async fn set(
     // Who administers one universe does not decide how much of the whole it has.
-    AllUniverses(api): AllUniverses<E, ADMIN>,
+    AllUniverses(api): AllUniverses<ADMIN>,
     Name(name): Name,
     JsonBody(limits): JsonBody<QuotaLimits>,
 ) -> Result<StatusCode, Problem> {
@@ -84,8 +83,8 @@ pub(super) async fn set<E: Engine>(
     put, path = "/v1/tokens/{token}/quotas", tag = "tokens", request_body = QuotaLimits,
     responses((status = 204, description = "Done")),
 )]
-pub(super) async fn set_of_token<E: Engine>(
-    AllUniverses(api): AllUniverses<E, ADMIN>,
+pub(super) async fn set_of_token(
+    AllUniverses(api): AllUniverses<ADMIN>,
     Name(name): Name,
     JsonBody(limits): JsonBody<QuotaLimits>,
 ) -> Result<StatusCode, Problem> {

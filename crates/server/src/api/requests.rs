@@ -13,7 +13,6 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use futures_util::future::BoxFuture;
-use mundi_engine::Engine;
 use mundi_runtime::{
     Plane,
     metrics::{Family, Metric, Times},
@@ -87,16 +86,16 @@ impl Requests {
 }
 
 /// A request that is being answered. Dropped without an answer, its client is gone.
-pub(super) struct UnderWay<E: Engine> {
-    api: Api<E>,
+pub(super) struct UnderWay {
+    api: Api,
     method: &'static str,
     route: Route,
     since: Instant,
     status: u16,
 }
 
-impl<E: Engine> UnderWay<E> {
-    pub(super) fn begin(api: Api<E>, method: &Method, route: Route) -> Self {
+impl UnderWay {
+    pub(super) fn begin(api: Api, method: &Method, route: Route) -> Self {
         api.node.metrics().add(Metric::HttpInFlight, 1);
         Self { api, method: known(method), route, since: Instant::now(), status: GONE }
     }
@@ -119,7 +118,7 @@ pub(super) enum Route {
     Matched(Option<MatchedPath>),
 }
 
-impl<E: Engine> Drop for UnderWay<E> {
+impl Drop for UnderWay {
     fn drop(&mut self) {
         self.api.node.metrics().sub(Metric::HttpInFlight, 1);
         let took_us = u64::try_from(self.since.elapsed().as_micros()).unwrap_or(u64::MAX);
@@ -137,36 +136,26 @@ fn known(method: &Method) -> &'static str {
 }
 
 /// Counts requests, and puts them into their traces if those are recorded.
-pub(super) struct Watch<E: Engine>(pub(super) Api<E>);
+#[derive(Clone)]
+pub(super) struct Watch(pub(super) Api);
 
 /// A route that is watched. A service of its own, because axum's way to write one as a function clones and boxes more than
 /// the whole answer takes otherwise.
-pub(super) struct Watched<S, E: Engine> {
+#[derive(Clone)]
+pub(super) struct Watched<S> {
     inner: S,
-    api: Api<E>,
+    api: Api,
 }
 
-impl<E: Engine> Clone for Watch<E> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-}
+impl<S> Layer<S> for Watch {
+    type Service = Watched<S>;
 
-impl<S: Clone, E: Engine> Clone for Watched<S, E> {
-    fn clone(&self) -> Self {
-        Self { inner: self.inner.clone(), api: self.api.clone() }
-    }
-}
-
-impl<S, E: Engine> Layer<S> for Watch<E> {
-    type Service = Watched<S, E>;
-
-    fn layer(&self, inner: S) -> Watched<S, E> {
+    fn layer(&self, inner: S) -> Watched<S> {
         Watched { inner, api: self.0.clone() }
     }
 }
 
-impl<S, E: Engine> Service<Request> for Watched<S, E>
+impl<S> Service<Request> for Watched<S>
 where
     S: Service<Request, Response = Response, Error = Infallible>,
     S::Future: Send + 'static,
@@ -218,7 +207,7 @@ where
 }
 
 /// A problem about the world of an address, with the world's name beside its id, if it speaks of the id.
-pub(super) async fn naming<E: Engine>(api: &Api<E>, path: &str, problem: &Problem) -> Option<Problem> {
+pub(super) async fn naming(api: &Api, path: &str, problem: &Problem) -> Option<Problem> {
     let mut parts = path.strip_prefix("/v1/u/").unwrap_or_default().split('/');
     let (universe, noun, name) = (parts.next(), parts.next(), parts.next());
     let named = universe.and_then(|universe| api.node.universe(universe)).zip(name).filter(|_| noun == Some("worlds"));
@@ -230,9 +219,9 @@ pub(super) async fn naming<E: Engine>(api: &Api<E>, path: &str, problem: &Proble
 }
 
 /// The request becomes a part of the trace that its client names, or begins one; what it leads to follows from it.
-fn enter_trace<E: Engine>(
+fn enter_trace(
     request: &mut Request,
-    under_way: &UnderWay<E>,
+    under_way: &UnderWay,
     sampler: &(dyn Fn([u8; 16]) -> bool + Send + Sync),
     random: [u8; 24],
 ) -> Span {

@@ -5,7 +5,7 @@
 
 use super::Api;
 use crate::serve::FirstUse;
-use mundi_engine::Engine;
+use mundi_engine::AnyEngine;
 use mundi_runtime::{Plane, control::token_revoked};
 use mundi_store::values::TokenId;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use std::time::Duration;
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// Ends the connections of a token when it is revoked.
-pub(super) fn follow<E: Engine>(api: &Api<E>, id: TokenId, mut first: FirstUse) {
+pub(super) fn follow(api: &Api, id: TokenId, mut first: FirstUse) {
     let engine = api.node.plane().engine().clone();
     api.node.plane().spawner().spawn(Box::pin(async move {
         tokio::select! {
@@ -28,7 +28,7 @@ pub(super) fn follow<E: Engine>(api: &Api<E>, id: TokenId, mut first: FirstUse) 
 }
 
 /// Completes when the token is not there any more.
-async fn revoked<E: Engine>(engine: &E, id: TokenId) {
+async fn revoked(engine: &AnyEngine, id: TokenId) {
     loop {
         tokio::time::sleep(PAUSE).await;
         match token_revoked(engine, id).await {

@@ -14,7 +14,6 @@ use axum::{
     routing::{delete, get, post, put},
 };
 use bytes::Bytes;
-use mundi_engine::Engine;
 use mundi_model::Code;
 use std::sync::OnceLock;
 use utoipa::OpenApi;
@@ -171,150 +170,144 @@ async fn document() -> Result<Response, Problem> {
 }
 
 /// All addresses. Each stands with its whole path: routers within routers cost every request more than its handler does.
-pub fn router<E: Engine>(api: Api<E>) -> HotRoutes<E> {
+pub fn router(api: Api) -> HotRoutes {
     let router = Router::new()
         .route("/livez", get(health::livez))
-        .route("/readyz", get(health::readyz::<E>))
-        .route("/metrics", get(health::metrics::<E>))
+        .route("/readyz", get(health::readyz))
+        .route("/metrics", get(health::metrics))
         .route("/openapi.json", get(document))
-        .route("/v1/whoami", get(whoami::whoami::<E>))
-        .route("/v1/universes", get(universes::list::<E>).post(universes::create::<E>))
-        .route("/v1/universes/{name}/quotas", put(quotas::set::<E>))
-        .route("/v1/tokens", get(tokens::list::<E>).post(tokens::create::<E>))
-        .route("/v1/tokens/{token}", delete(tokens::revoke::<E>))
-        .route("/v1/tokens/{token}/quotas", put(quotas::set_of_token::<E>));
+        .route("/v1/whoami", get(whoami::whoami))
+        .route("/v1/universes", get(universes::list).post(universes::create))
+        .route("/v1/universes/{name}/quotas", put(quotas::set))
+        .route("/v1/tokens", get(tokens::list).post(tokens::create))
+        .route("/v1/tokens/{token}", delete(tokens::revoke))
+        .route("/v1/tokens/{token}/quotas", put(quotas::set_of_token));
     let router = mcp::route(of_pool(of_world(in_universe(router))), api.clone());
     HotRoutes::new(api.clone(), watched(console::serve(router), api))
 }
 
 /// Life, readiness and metrics alone: what a process shows that does not answer for worlds.
-pub fn health_router<E: Engine>(api: Api<E>) -> Routes {
+pub fn health_router(api: Api) -> Routes {
     let router = Router::new()
-        .route("/metrics", get(health::metrics::<E>))
+        .route("/metrics", get(health::metrics))
         .route("/livez", get(health::livez))
-        .route("/readyz", get(health::readyz::<E>));
+        .route("/readyz", get(health::readyz));
     Routes::new(&api.clone(), watched(router, api))
 }
 
-fn watched<E: Engine>(router: Router<Api<E>>, api: Api<E>) -> Router {
+fn watched(router: Router<Api>, api: Api) -> Router {
     router.fallback(nothing_here).method_not_allowed_fallback(nothing_here).layer(Watch(api.clone())).with_state(api)
 }
 
-fn in_universe<E: Engine>(router: Router<Api<E>>) -> Router<Api<E>> {
+fn in_universe(router: Router<Api>) -> Router<Api> {
     let at = |path| format!("/v1/u/{{universe}}{path}");
     router
-        .route(&at(""), get(universes::describe::<E>))
-        .route(&at("/summary"), get(summary::summary::<E>))
-        .route(&at("/events"), get(universe_events::events::<E>))
-        .route(&at("/usage"), get(space::usage::<E>))
-        .route(&at("/quotas"), get(quotas::describe::<E>))
-        .route(&at("/sweep"), get(space::describe::<E>).post(space::request::<E>))
-        .route(&at("/programs"), get(programs::list::<E>))
-        .route(&at("/programs/{program}/versions"), get(program_names::versions::<E>).post(program_names::name::<E>))
-        .route(
-            &at("/programs/{program}"),
-            get(programs::describe::<E>).put(programs::put::<E>).delete(programs::delete::<E>),
-        )
-        .route(&at("/manifests"), post(programs::put_manifest::<E>))
-        .route(&at("/manifests/{manifest}"), get(programs::manifest::<E>).delete(programs::delete_manifest::<E>))
-        .route(&at("/worlds"), get(worlds::list::<E>).post(worlds::create::<E>))
-        .route(&at("/world-count"), get(bulk::count::<E>))
-        .route(&at("/bulk"), post(bulk::bulk::<E>))
-        .route(&at("/sql"), post(sql::sql::<E>))
-        .route(&at("/pools"), get(pools::list::<E>).post(pools::create::<E>))
-        .route(&at("/effects"), get(effects::list::<E>))
-        .route(&at("/effects/{effect}"), get(effects::describe::<E>))
-        .route(&at("/effects/retry/{effect}"), post(effects::retry::<E>))
-        .route(&at("/effects/cancel/{effect}"), post(effects::cancel::<E>))
-        .route(&at("/effects/answer/{effect}"), post(effects::answer::<E>))
-        .route(&at("/tasks/claim"), post(tasks::claim::<E>))
-        .route(&at("/tasks/heartbeat"), post(tasks::heartbeat::<E>))
-        .route(&at("/tasks/complete"), post(tasks::complete::<E>))
-        .route(&at("/tasks/fail"), post(tasks::fail::<E>))
-        .route(&at("/tasks/children/claim"), post(children::claim::<E>))
-        .route(&at("/tasks/children/start"), post(children::start::<E>))
-        .route(&at("/tasks/children/heartbeat"), post(children::heartbeat::<E>))
-        .route(&at("/tasks/children/report"), post(children::report::<E>))
-        .route(&at("/tasks/children/complete"), post(children::complete::<E>))
-        .route(&at("/tasks/children/fail"), post(children::fail::<E>))
-        .route(&at("/timers"), get(timers::list::<E>))
-        .route(&at("/dead-letters"), get(dead_letters::list::<E>).post(dead_letters::bulk::<E>))
-        .route(&at("/dead-letters/{letter}"), get(dead_letters::describe::<E>).delete(dead_letters::drop_one::<E>))
-        .route(&at("/workers"), get(workers::list::<E>))
-        .route(&at("/workers/drain/{worker}"), post(workers::drain::<E>))
-        .route(&at("/assignments/{worker}"), get(workers::assignments::<E>))
-        .route(&at("/leases"), get(workers::leases::<E>))
-        .route(&at("/bundles"), post(bundles::import::<E>))
-        .route(&at("/blobs"), post(blobs::put::<E>))
-        .route(&at("/blobs/{hash}"), get(blobs::get::<E>).put(blobs::put_at::<E>))
+        .route(&at(""), get(universes::describe))
+        .route(&at("/summary"), get(summary::summary))
+        .route(&at("/events"), get(universe_events::events))
+        .route(&at("/usage"), get(space::usage))
+        .route(&at("/quotas"), get(quotas::describe))
+        .route(&at("/sweep"), get(space::describe).post(space::request))
+        .route(&at("/programs"), get(programs::list))
+        .route(&at("/programs/{program}/versions"), get(program_names::versions).post(program_names::name))
+        .route(&at("/programs/{program}"), get(programs::describe).put(programs::put).delete(programs::delete))
+        .route(&at("/manifests"), post(programs::put_manifest))
+        .route(&at("/manifests/{manifest}"), get(programs::manifest).delete(programs::delete_manifest))
+        .route(&at("/worlds"), get(worlds::list).post(worlds::create))
+        .route(&at("/world-count"), get(bulk::count))
+        .route(&at("/bulk"), post(bulk::bulk))
+        .route(&at("/sql"), post(sql::sql))
+        .route(&at("/pools"), get(pools::list).post(pools::create))
+        .route(&at("/effects"), get(effects::list))
+        .route(&at("/effects/{effect}"), get(effects::describe))
+        .route(&at("/effects/retry/{effect}"), post(effects::retry))
+        .route(&at("/effects/cancel/{effect}"), post(effects::cancel))
+        .route(&at("/effects/answer/{effect}"), post(effects::answer))
+        .route(&at("/tasks/claim"), post(tasks::claim))
+        .route(&at("/tasks/heartbeat"), post(tasks::heartbeat))
+        .route(&at("/tasks/complete"), post(tasks::complete))
+        .route(&at("/tasks/fail"), post(tasks::fail))
+        .route(&at("/tasks/children/claim"), post(children::claim))
+        .route(&at("/tasks/children/start"), post(children::start))
+        .route(&at("/tasks/children/heartbeat"), post(children::heartbeat))
+        .route(&at("/tasks/children/report"), post(children::report))
+        .route(&at("/tasks/children/complete"), post(children::complete))
+        .route(&at("/tasks/children/fail"), post(children::fail))
+        .route(&at("/timers"), get(timers::list))
+        .route(&at("/dead-letters"), get(dead_letters::list).post(dead_letters::bulk))
+        .route(&at("/dead-letters/{letter}"), get(dead_letters::describe).delete(dead_letters::drop_one))
+        .route(&at("/workers"), get(workers::list))
+        .route(&at("/workers/drain/{worker}"), post(workers::drain))
+        .route(&at("/assignments/{worker}"), get(workers::assignments))
+        .route(&at("/leases"), get(workers::leases))
+        .route(&at("/bundles"), post(bundles::import))
+        .route(&at("/blobs"), post(blobs::put))
+        .route(&at("/blobs/{hash}"), get(blobs::get).put(blobs::put_at))
 }
 
-fn of_world<E: Engine>(router: Router<Api<E>>) -> Router<Api<E>> {
+fn of_world(router: Router<Api>) -> Router<Api> {
     let at = |path| format!("/v1/u/{{universe}}/worlds/{{world}}{path}");
     router
-        .route(&at(""), get(worlds::describe::<E>).delete(world_commands::delete::<E>))
-        .route(&at("/fork"), post(forks::fork::<E>))
-        .route(&at("/pause"), post(world_commands::pause::<E>))
-        .route(&at("/resume"), post(world_commands::resume::<E>))
-        .route(&at("/retry"), post(world_commands::retry::<E>))
-        .route(&at("/skip"), post(world_commands::skip::<E>))
-        .route(&at("/labels"), post(labels::label::<E>))
-        .route(&at("/why"), get(why::why::<E>))
-        .route(&at("/logs"), get(logs::logs::<E>))
-        .route(&at("/upgrade"), post(world_commands::upgrade::<E>))
-        .route(&at("/archive"), post(world_commands::archive::<E>))
-        .route(&at("/unarchive"), post(world_commands::unarchive::<E>))
-        .route(&at("/lineage"), get(forks::lineage::<E>))
-        .route(&at("/verify"), post(verify::verify::<E>))
-        .route(&at("/rehearse"), post(verify::rehearse::<E>))
-        .route(&at("/bundle"), get(bundles::export::<E>))
-        .route(&at("/send/{event}"), post(events::send::<E>))
-        .route(&at("/call/{event}"), post(events::call::<E>))
-        .route(&at("/calls/{call}"), get(events::reply::<E>))
-        .route(&at("/events"), post(events::batch::<E>))
-        .route(&at("/query/{query}"), post(state::query::<E>))
-        .route(&at("/cells"), get(state::cells::<E>))
-        .route(&at("/cells/{*key}"), get(state::cell::<E>))
-        .route(&at("/diff"), get(state::diff::<E>))
-        .route(&at("/functions"), get(functions::list::<E>))
+        .route(&at(""), get(worlds::describe).delete(world_commands::delete))
+        .route(&at("/fork"), post(forks::fork))
+        .route(&at("/pause"), post(world_commands::pause))
+        .route(&at("/resume"), post(world_commands::resume))
+        .route(&at("/retry"), post(world_commands::retry))
+        .route(&at("/skip"), post(world_commands::skip))
+        .route(&at("/labels"), post(labels::label))
+        .route(&at("/why"), get(why::why))
+        .route(&at("/logs"), get(logs::logs))
+        .route(&at("/upgrade"), post(world_commands::upgrade))
+        .route(&at("/archive"), post(world_commands::archive))
+        .route(&at("/unarchive"), post(world_commands::unarchive))
+        .route(&at("/lineage"), get(forks::lineage))
+        .route(&at("/verify"), post(verify::verify))
+        .route(&at("/rehearse"), post(verify::rehearse))
+        .route(&at("/bundle"), get(bundles::export))
+        .route(&at("/send/{event}"), post(events::send))
+        .route(&at("/call/{event}"), post(events::call))
+        .route(&at("/calls/{call}"), get(events::reply))
+        .route(&at("/events"), post(events::batch))
+        .route(&at("/query/{query}"), post(state::query))
+        .route(&at("/cells"), get(state::cells))
+        .route(&at("/cells/{*key}"), get(state::cell))
+        .route(&at("/diff"), get(state::diff))
+        .route(&at("/functions"), get(functions::list))
         .route(
             &at("/functions/{*instance}"),
-            get(functions::describe::<E>)
-                .post(functions::run::<E>)
-                .delete(functions::cancel::<E>)
-                .put(functions::pause::<E>),
+            get(functions::describe).post(functions::run).delete(functions::cancel).put(functions::pause),
         )
-        .route(&at("/steps/{height}"), get(steps::step::<E>))
-        .route(&at("/journal"), get(journal::journal::<E>))
-        .route(&at("/snapshots"), get(snapshots::list::<E>).post(snapshots::take::<E>))
-        .route(&at("/baseline"), post(snapshots::promote::<E>))
-        .route(&at("/segments"), post(snapshots::export::<E>))
-        .route(&at("/children"), get(children::list::<E>).post(children::spawn::<E>))
-        .route(&at("/children/{child}"), get(children::describe::<E>))
-        .route(&at("/children/{child}/cancel"), post(children::cancel::<E>))
-        .route(&at("/children/{child}/events"), get(children::events::<E>))
-        .route(&at("/budget"), get(children::budget::<E>).put(children::set_budget::<E>))
-        .route(&at("/assignment"), put(workers::assign::<E>).delete(workers::unassign::<E>))
+        .route(&at("/steps/{height}"), get(steps::step))
+        .route(&at("/journal"), get(journal::journal))
+        .route(&at("/snapshots"), get(snapshots::list).post(snapshots::take))
+        .route(&at("/baseline"), post(snapshots::promote))
+        .route(&at("/segments"), post(snapshots::export))
+        .route(&at("/children"), get(children::list).post(children::spawn))
+        .route(&at("/children/{child}"), get(children::describe))
+        .route(&at("/children/{child}/cancel"), post(children::cancel))
+        .route(&at("/children/{child}/events"), get(children::events))
+        .route(&at("/budget"), get(children::budget).put(children::set_budget))
+        .route(&at("/assignment"), put(workers::assign).delete(workers::unassign))
 }
 
-fn of_pool<E: Engine>(router: Router<Api<E>>) -> Router<Api<E>> {
+fn of_pool(router: Router<Api>) -> Router<Api> {
     let at = |path| format!("/v1/u/{{universe}}/pools/{{pool}}{path}");
     router
-        .route(&at(""), get(pools::describe::<E>).delete(pools::delete::<E>))
-        .route(&at("/resources"), get(pools::resources::<E>).post(pools::create_resources::<E>))
-        .route(&at("/resources/{resource}"), get(pools::resource::<E>))
-        .route(&at("/leases"), get(pools::leases::<E>))
-        .route(&at("/leases/{lease}"), get(pools::lease::<E>))
-        .route(&at("/tickets/{ticket}"), get(pools::ticket::<E>))
-        .route(&at("/reserve"), post(pools::reserve::<E>))
-        .route(&at("/enqueue"), post(pools::enqueue::<E>))
-        .route(&at("/cancel"), post(pools::cancel::<E>))
-        .route(&at("/activate"), post(pools::activate::<E>))
-        .route(&at("/release"), post(pools::release::<E>))
-        .route(&at("/revoke"), post(pools::revoke::<E>))
-        .route(&at("/reclaim"), post(pools::reclaim::<E>))
-        .route(&at("/heartbeat"), post(pools::heartbeat::<E>))
-        .route(&at("/watch"), get(pools::watch::<E>).put(pools::set_watch::<E>).delete(pools::unwatch::<E>))
+        .route(&at(""), get(pools::describe).delete(pools::delete))
+        .route(&at("/resources"), get(pools::resources).post(pools::create_resources))
+        .route(&at("/resources/{resource}"), get(pools::resource))
+        .route(&at("/leases"), get(pools::leases))
+        .route(&at("/leases/{lease}"), get(pools::lease))
+        .route(&at("/tickets/{ticket}"), get(pools::ticket))
+        .route(&at("/reserve"), post(pools::reserve))
+        .route(&at("/enqueue"), post(pools::enqueue))
+        .route(&at("/cancel"), post(pools::cancel))
+        .route(&at("/activate"), post(pools::activate))
+        .route(&at("/release"), post(pools::release))
+        .route(&at("/revoke"), post(pools::revoke))
+        .route(&at("/reclaim"), post(pools::reclaim))
+        .route(&at("/heartbeat"), post(pools::heartbeat))
+        .route(&at("/watch"), get(pools::watch).put(pools::set_watch).delete(pools::unwatch))
 }
 
 pub(super) async fn nothing_here(method: Method, uri: Uri) -> Problem {

@@ -7,7 +7,6 @@ use super::{
     limit,
 };
 use axum::Json;
-use mundi_engine::Engine;
 use mundi_model::Height;
 use mundi_store::protocol::{ExportPolicy, Page};
 use serde::{Deserialize, Serialize};
@@ -29,8 +28,8 @@ pub(super) struct SnapshotsParams {
     get, path = "/v1/u/{universe}/worlds/{world}/snapshots", tag = "snapshots", params(SnapshotsParams),
     responses((status = 200, body = ListPage<Snapshot>)),
 )]
-pub(super) async fn list<E: Engine>(
-    WorldScope { universe, world, .. }: WorldScope<E, READ>,
+pub(super) async fn list(
+    WorldScope { universe, world, .. }: WorldScope<READ>,
     Params(params): Params<SnapshotsParams>,
 ) -> Result<Json<ListPage<Snapshot>>, Problem> {
     let below = params.after.map(Height::new);
@@ -49,9 +48,7 @@ pub(super) struct Kept {
     post, path = "/v1/u/{universe}/worlds/{world}/snapshots", tag = "snapshots",
     responses((status = 200, body = Kept)),
 )]
-pub(super) async fn take<E: Engine>(
-    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
-) -> Result<Json<Kept>, Problem> {
+pub(super) async fn take(WorldScope { universe, world, .. }: WorldScope<ADMIN>) -> Result<Json<Kept>, Problem> {
     let taken = universe.ops().take_snapshot(world).await?;
     Ok(Json(Kept { done: taken.as_ref().map_or(serde_json::Value::Null, |note| json!(Snapshot::from(note))) }))
 }
@@ -69,8 +66,8 @@ pub(super) struct PromoteParams {
     post, path = "/v1/u/{universe}/worlds/{world}/baseline", tag = "snapshots", params(PromoteParams),
     responses((status = 200, body = Kept)),
 )]
-pub(super) async fn promote<E: Engine>(
-    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
+pub(super) async fn promote(
+    WorldScope { universe, world, .. }: WorldScope<ADMIN>,
     Params(params): Params<PromoteParams>,
 ) -> Result<Json<Kept>, Problem> {
     let promoted = universe.ops().promote_baseline(world, Height::new(params.height)).await?;
@@ -82,9 +79,7 @@ pub(super) async fn promote<E: Engine>(
     post, path = "/v1/u/{universe}/worlds/{world}/segments", tag = "snapshots",
     responses((status = 200, body = Kept)),
 )]
-pub(super) async fn export<E: Engine>(
-    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
-) -> Result<Json<Kept>, Problem> {
+pub(super) async fn export(WorldScope { universe, world, .. }: WorldScope<ADMIN>) -> Result<Json<Kept>, Problem> {
     let segments = universe.ops().export_segments(world, ExportPolicy::default()).await?;
     Ok(Json(Kept { done: json!({ "segments": segments }) }))
 }

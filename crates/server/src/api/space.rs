@@ -60,9 +60,7 @@ pub(super) struct Usage {
 
 /// What a universe occupies. It is counted again for each request, with one read per object, segment and world.
 #[utoipa::path(get, path = "/v1/u/{universe}/usage", tag = "space", responses((status = 200, body = Usage)))]
-pub(super) async fn usage<E: Engine>(
-    UniverseScope { universe, .. }: UniverseScope<E, READ>,
-) -> Result<Json<Usage>, Problem> {
+pub(super) async fn usage(UniverseScope { universe, .. }: UniverseScope<READ>) -> Result<Json<Usage>, Problem> {
     let plane = universe.plane();
     let engine_disk_bytes = plane.engine.disk_bytes().await.map_err(RuntimeError::from)?;
     let reachability::Usage {
@@ -181,9 +179,7 @@ impl From<FinishedSweep> for SweepEnded {
 
 /// What the sweep of a universe does and did.
 #[utoipa::path(get, path = "/v1/u/{universe}/sweep", tag = "space", responses((status = 200, body = Sweep)))]
-pub(super) async fn describe<E: Engine>(
-    UniverseScope { universe, .. }: UniverseScope<E, READ>,
-) -> Result<Json<Sweep>, Problem> {
+pub(super) async fn describe(UniverseScope { universe, .. }: UniverseScope<READ>) -> Result<Json<Sweep>, Problem> {
     let state = universe.plane().run(&ReadSweep { universe: universe.id() }).await?.output;
     let SweepState { runs, running, requested, last, .. } = state;
     let (running, last) = (running.map(SweepRunning::from), last.map(SweepEnded::from));
@@ -209,8 +205,8 @@ pub(super) struct SweepRequested {
     post, path = "/v1/u/{universe}/sweep", tag = "space", request_body = NewSweep,
     responses((status = 202, body = SweepRequested)),
 )]
-pub(super) async fn request<E: Engine>(
-    UniverseScope { universe, .. }: UniverseScope<E, ADMIN>,
+pub(super) async fn request(
+    UniverseScope { universe, .. }: UniverseScope<ADMIN>,
     JsonBody(NewSweep { dry_run }): JsonBody<NewSweep>,
 ) -> Result<Response, Problem> {
     let plane = universe.plane();

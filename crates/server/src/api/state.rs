@@ -12,7 +12,6 @@ use axum::{
     http::header,
     response::{IntoResponse, Response},
 };
-use mundi_engine::Engine;
 use mundi_model::{CallId, Code, Height, InboxSeq, WorldId};
 use mundi_runtime::control::{At, CellDifference};
 use mundi_store::values::Position;
@@ -67,7 +66,7 @@ impl AtLeast {
     }
 
     /// Returns once the world is there.
-    async fn wait<E: Engine>(self, universe: &Universe<E>, world: WorldId) -> Result<(), Problem> {
+    async fn wait(self, universe: &Universe, world: WorldId) -> Result<(), Problem> {
         loop {
             let head = universe.ops().seen_head(world).await?;
             match &head.position {
@@ -87,8 +86,8 @@ impl AtLeast {
     request_body(content = serde_json::Value, description = "The parameters of the query: JSON, or canonical CBOR"),
     responses((status = 200, description = "The answer", body = serde_json::Value)),
 )]
-pub(super) async fn query<E: Engine>(
-    WorldScope { api, universe, world, tenant }: WorldScope<E, READ>,
+pub(super) async fn query(
+    WorldScope { api, universe, world, tenant }: WorldScope<READ>,
     Name(name): Name,
     Params(params): Params<QueryParams>,
     EventBody { cbor, headers }: EventBody,
@@ -145,14 +144,14 @@ impl Cell {
     get, path = "/v1/u/{universe}/worlds/{world}/cells", tag = "state", params(CellsParams),
     responses((status = 200, body = super::ListPage<Cell>)),
 )]
-pub(super) async fn cells<E: Engine>(
-    WorldScope { universe, world, .. }: WorldScope<E, READ>,
+pub(super) async fn cells(
+    WorldScope { universe, world, .. }: WorldScope<READ>,
     Params(params): Params<CellsParams>,
 ) -> Result<Json<super::ListPage<Cell>>, Problem> {
     let (items_max, at) = (limit(params.limit)?, At { world, height: params.at.map(Height::new) });
     let found = universe.ops().world_cells(at, &params.prefix, params.after.as_deref(), items_max).await?;
     let next = found.last().filter(|_| !found.is_empty()).map(|(key, _)| key.clone());
-    // A scan may end early because of its bytes: whoever gets anything asks once more.
+    // A scan may end early because of its bytes, so a page that is not empty is followed by another read.
     let items = found.into_iter().map(|(key, bytes)| Cell::new(key, &bytes)).collect();
     Ok(Json(super::ListPage { items, next }))
 }
@@ -162,8 +161,8 @@ pub(super) async fn cells<E: Engine>(
     get, path = "/v1/u/{universe}/worlds/{world}/cells/{key}", tag = "state", params(AtParams),
     responses((status = 200, body = Cell)),
 )]
-pub(super) async fn cell<E: Engine>(
-    WorldScope { universe, world, .. }: WorldScope<E, READ>,
+pub(super) async fn cell(
+    WorldScope { universe, world, .. }: WorldScope<READ>,
     Name(key): Name,
     Params(params): Params<AtParams>,
 ) -> Result<Json<Cell>, Problem> {
@@ -210,8 +209,8 @@ impl From<CellDifference> for Difference {
     get, path = "/v1/u/{universe}/worlds/{world}/diff", tag = "state", params(DiffParams),
     responses((status = 200, body = Vec<Difference>)),
 )]
-pub(super) async fn diff<E: Engine>(
-    WorldScope { universe, world, .. }: WorldScope<E, READ>,
+pub(super) async fn diff(
+    WorldScope { universe, world, .. }: WorldScope<READ>,
     Params(params): Params<DiffParams>,
 ) -> Result<Json<Vec<Difference>>, Problem> {
     let other = wanted_world(&universe, params.with.as_deref()).await?.unwrap_or(world);

@@ -8,7 +8,6 @@ use super::{
     state::{Cell, Difference},
 };
 use axum::Json;
-use mundi_engine::Engine;
 use mundi_kernel::intents::OpenIntent;
 use mundi_model::Height;
 use mundi_runtime::control::StepQuestion;
@@ -84,8 +83,8 @@ impl From<&OpenIntent> for Open {
     get, path = "/v1/u/{universe}/worlds/{world}/steps/{height}", tag = "state", params(StepParams),
     responses((status = 200, body = Step)),
 )]
-pub(super) async fn step<E: Engine>(
-    WorldScope { universe, world, .. }: WorldScope<E, READ>,
+pub(super) async fn step(
+    WorldScope { universe, world, .. }: WorldScope<READ>,
     Name(height): Name,
     Params(params): Params<StepParams>,
 ) -> Result<Json<Step>, Problem> {

@@ -5,7 +5,6 @@ use super::{
     extract::{READ, UniverseScope},
 };
 use axum::Json;
-use mundi_engine::Engine;
 use mundi_model::limits;
 use mundi_store::{
     protocol::{WorldFilter, WorldSummary},
@@ -57,9 +56,7 @@ impl WorldCounts {
 
 /// How many worlds there are and how they are, and how much waits in queues. It is counted anew for each request.
 #[utoipa::path(get, path = "/v1/u/{universe}/summary", tag = "universes", responses((status = 200, body = Summary)))]
-pub(super) async fn summary<E: Engine>(
-    UniverseScope { universe, .. }: UniverseScope<E, READ>,
-) -> Result<Json<Summary>, Problem> {
+pub(super) async fn summary(UniverseScope { universe, .. }: UniverseScope<READ>) -> Result<Json<Summary>, Problem> {
     let (mut worlds, mut after) = (WorldCounts::default(), None);
     loop {
         let page = universe.ops().list_worlds(WorldFilter::default(), after, limits::LIST_ITEMS_MAX).await?;

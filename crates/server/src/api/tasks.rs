@@ -13,7 +13,6 @@ use crate::node::Universe;
 use axum::{Json, http::StatusCode};
 use futures_util::{FutureExt, future::select_all};
 use minicbor::{Decode, Encode};
-use mundi_engine::Engine;
 use mundi_model::{
     Code, Coded, Hash, IntentHash, UniverseId, WorldId, cbor, hex, limits, parse_hex, parse_hex_bytes,
     record::{Payload, ReceiptStatus},
@@ -117,8 +116,8 @@ impl Ticket {
     post, path = "/v1/u/{universe}/tasks/claim", tag = "tasks", request_body = ClaimForm,
     responses((status = 200, body = Vec<Task>)),
 )]
-pub(super) async fn claim<E: Engine>(
-    UniverseScope { api, universe, .. }: UniverseScope<E, WORK>,
+pub(super) async fn claim(
+    UniverseScope { api, universe, .. }: UniverseScope<WORK>,
     JsonBody(form): JsonBody<ClaimForm>,
 ) -> Result<Json<Vec<Task>>, Problem> {
     let items_max = form.limit.unwrap_or(1);
@@ -146,9 +145,9 @@ pub(super) async fn claim<E: Engine>(
     }
 }
 
-async fn claim_now<E: Engine>(
-    api: &Api<E>,
-    universe: &Universe<E>,
+async fn claim_now(
+    api: &Api,
+    universe: &Universe,
     kinds: &[String],
     items_max: usize,
     ttl: Duration,
@@ -176,11 +175,7 @@ async fn claim_now<E: Engine>(
 }
 
 /// An effect that the manifest which it was asked for under does not allow is not handed out: its world gets an `error`.
-async fn allowed<E: Engine>(
-    api: &Api<E>,
-    universe: &Universe<E>,
-    effect: &ClaimedEffect,
-) -> Result<Option<EffectGrant>, Problem> {
+async fn allowed(api: &Api, universe: &Universe, effect: &ClaimedEffect) -> Result<Option<EffectGrant>, Problem> {
     let plane = universe.plane();
     let error = match api.node.policies().check(plane.blobs(), universe.id(), &effect.item).await {
         Ok(grant) => return Ok(Some(grant)),
@@ -194,10 +189,7 @@ async fn allowed<E: Engine>(
     Ok(None)
 }
 
-async fn tasks<E: Engine>(
-    universe: &Universe<E>,
-    claimed: Vec<(ClaimedEffect, EffectGrant)>,
-) -> Result<Vec<Task>, Problem> {
+async fn tasks(universe: &Universe, claimed: Vec<(ClaimedEffect, EffectGrant)>) -> Result<Vec<Task>, Problem> {
     let mut tasks = Vec::with_capacity(claimed.len());
     for (ClaimedEffect { proof, claim, item }, EffectGrant { signed }) in claimed {
         let ticket = Ticket {
@@ -251,8 +243,8 @@ pub(super) struct KeptClaims {
     post, path = "/v1/u/{universe}/tasks/heartbeat", tag = "tasks", request_body = KeepForm,
     responses((status = 200, body = KeptClaims)),
 )]
-pub(super) async fn heartbeat<E: Engine>(
-    UniverseScope { universe, .. }: UniverseScope<E, WORK>,
+pub(super) async fn heartbeat(
+    UniverseScope { universe, .. }: UniverseScope<WORK>,
     JsonBody(form): JsonBody<KeepForm>,
 ) -> Result<Json<KeptClaims>, Problem> {
     if form.claims.len() > limits::CLAIMS_MAX {
@@ -292,9 +284,9 @@ fn signature(digits: Option<&str>) -> Result<Option<Vec<u8>>, Problem> {
 
 /// Whether the answer to a claimed effect is signed as its manifest and the universe's keys ask for. Whether the claim is held is
 /// asked for when the answer is given.
-async fn check_signature<E: Engine>(
-    api: &Api<E>,
-    universe: &Universe<E>,
+async fn check_signature(
+    api: &Api,
+    universe: &Universe,
     claim: &EffectClaim,
     (adapter, signature): (&str, Option<&[u8]>),
     (status, payload): (ReceiptStatus, Hash),
@@ -323,8 +315,8 @@ fn adapter(name: Option<String>) -> Result<String, Problem> {
     post, path = "/v1/u/{universe}/tasks/complete", tag = "tasks", request_body = CompleteForm,
     responses((status = 204, description = "The receipt is in the inbox, or nobody waits for it any more")),
 )]
-pub(super) async fn complete<E: Engine>(
-    UniverseScope { api, universe, .. }: UniverseScope<E, WORK>,
+pub(super) async fn complete(
+    UniverseScope { api, universe, .. }: UniverseScope<WORK>,
     JsonBody(form): JsonBody<CompleteForm>,
 ) -> Result<StatusCode, Problem> {
     let (claim, adapter) = (Ticket::claim(&form.claim, universe.id())?, adapter(form.adapter)?);
@@ -368,8 +360,8 @@ pub(super) struct FailForm {
     post, path = "/v1/u/{universe}/tasks/fail", tag = "tasks", request_body = FailForm,
     responses((status = 204, description = "Done")),
 )]
-pub(super) async fn fail<E: Engine>(
-    UniverseScope { api, universe, .. }: UniverseScope<E, WORK>,
+pub(super) async fn fail(
+    UniverseScope { api, universe, .. }: UniverseScope<WORK>,
     JsonBody(form): JsonBody<FailForm>,
 ) -> Result<StatusCode, Problem> {
     let (claim, adapter) = (Ticket::claim(&form.claim, universe.id())?, adapter(form.adapter)?);

@@ -8,7 +8,6 @@ use super::{
     naming::{names_world, with_names},
 };
 use axum::Json;
-use mundi_engine::Engine;
 use mundi_store::{
     protocol::{Page, QueuedTimer},
     values::TimerPlace,
@@ -59,8 +58,8 @@ pub(super) struct TimersParams {
     get, path = "/v1/u/{universe}/timers", tag = "timers", params(TimersParams),
     responses((status = 200, body = ListPage<Timer>)),
 )]
-pub(super) async fn list<E: Engine>(
-    UniverseScope { universe, .. }: UniverseScope<E, READ>,
+pub(super) async fn list(
+    UniverseScope { universe, .. }: UniverseScope<READ>,
     Params(params): Params<TimersParams>,
 ) -> Result<Json<ListPage<Timer>>, Problem> {
     let world = wanted_world(&universe, params.world.as_deref()).await?;

@@ -12,7 +12,6 @@ use axum::{
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
-use mundi_engine::Engine;
 use mundi_model::{Code, hex, limits, parse_hex};
 use mundi_runtime::Plane;
 use mundi_store::{
@@ -71,8 +70,8 @@ pub(super) fn id(name: &str) -> Option<TokenId> {
 #[utoipa::path(
     post, path = "/v1/tokens", tag = "tokens", request_body = NewTokenForm, responses((status = 201, body = Token)),
 )]
-pub(super) async fn create<E: Engine>(
-    AllUniverses(api): AllUniverses<E, ADMIN>,
+pub(super) async fn create(
+    AllUniverses(api): AllUniverses<ADMIN>,
     JsonBody(new): JsonBody<NewTokenForm>,
 ) -> Result<Response, Problem> {
     let verbs = verbs_of(&new.can)?;
@@ -90,7 +89,7 @@ pub(super) async fn create<E: Engine>(
 
 /// All tokens, without their secrets.
 #[utoipa::path(get, path = "/v1/tokens", tag = "tokens", responses((status = 200, body = Vec<Token>)))]
-pub(super) async fn list<E: Engine>(AllUniverses(api): AllUniverses<E, ADMIN>) -> Result<Json<Vec<Token>>, Problem> {
+pub(super) async fn list(AllUniverses(api): AllUniverses<ADMIN>) -> Result<Json<Vec<Token>>, Problem> {
     let tokens = api.node.plane().run(&ListTokens).await?.output;
     Ok(Json(tokens.into_iter().map(|(id, record)| Token::new(id, record, None)).collect()))
 }
@@ -99,8 +98,8 @@ pub(super) async fn list<E: Engine>(AllUniverses(api): AllUniverses<E, ADMIN>) -
 #[utoipa::path(
     delete, path = "/v1/tokens/{token}", tag = "tokens", responses((status = 204, description = "Done")),
 )]
-pub(super) async fn revoke<E: Engine>(
-    AllUniverses(api): AllUniverses<E, ADMIN>,
+pub(super) async fn revoke(
+    AllUniverses(api): AllUniverses<ADMIN>,
     Name(name): Name,
     connection: Option<Extension<Connection>>,
 ) -> Result<StatusCode, Problem> {

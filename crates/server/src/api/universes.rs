@@ -12,7 +12,6 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use mundi_engine::Engine;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -23,14 +22,14 @@ pub(super) struct UniverseOf {
 }
 
 impl UniverseOf {
-    fn new<E: Engine>(universe: &Universe<E>) -> Self {
+    fn new(universe: &Universe) -> Self {
         Self { name: universe.name().to_owned(), universe: universe.id().to_string() }
     }
 }
 
 /// The universes that the caller may see.
 #[utoipa::path(get, path = "/v1/universes", tag = "universes", responses((status = 200, body = Vec<UniverseOf>)))]
-pub(super) async fn list<E: Engine>(State(api): State<Api<E>>, access: Access) -> Json<Vec<UniverseOf>> {
+pub(super) async fn list(State(api): State<Api>, access: Access) -> Json<Vec<UniverseOf>> {
     let all = api.node.universes();
     let seen = all.iter().filter(|universe| access.sees(universe.id()));
     Json(seen.map(|universe| UniverseOf::new(universe)).collect())
@@ -47,8 +46,8 @@ pub(super) struct NewUniverse {
     post, path = "/v1/universes", tag = "universes", request_body = NewUniverse,
     responses((status = 201, body = UniverseOf), (status = 200, description = "It was there before", body = UniverseOf)),
 )]
-pub(super) async fn create<E: Engine>(
-    AllUniverses(api): AllUniverses<E, ADMIN>,
+pub(super) async fn create(
+    AllUniverses(api): AllUniverses<ADMIN>,
     JsonBody(new): JsonBody<NewUniverse>,
 ) -> Result<Response, Problem> {
     let (universe, before) = api.node.create_universe(&new.name).await?;
@@ -58,6 +57,6 @@ pub(super) async fn create<E: Engine>(
 
 /// One universe.
 #[utoipa::path(get, path = "/v1/u/{universe}", tag = "universes", responses((status = 200, body = UniverseOf)))]
-pub(super) async fn describe<E: Engine>(UniverseScope { universe, .. }: UniverseScope<E, READ>) -> Json<UniverseOf> {
+pub(super) async fn describe(UniverseScope { universe, .. }: UniverseScope<READ>) -> Json<UniverseOf> {
     Json(UniverseOf::new(&universe))
 }

@@ -1,29 +1,46 @@
 //! Verification of worlds, and rehearsals of upgrades over their history.
 
 use super::{
-    Problem,
+    Api, Problem,
     extract::{JsonBody, READ, WorldScope},
     json,
+    places::{Bounds, Crowded, Place, Places},
     worlds::manifest_of,
 };
-use crate::proof::ProofReport;
+use crate::{node::Universe, proof::ProofReport};
 use axum::Json;
-use mundi_engine::Engine;
 use mundi_kernel::rehearse::{Compare, Divergence, Followed};
-use mundi_model::Height;
+use mundi_model::{Code, Height, limits};
 use mundi_runtime::control::RehearseRequest;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use std::sync::{Arc, LazyLock};
+use tokio::time::Instant;
 use utoipa::ToSchema;
+
+/// Replays of whole histories, in this process.
+static PLACES: LazyLock<Arc<Places>> = LazyLock::new(|| {
+    Places::new(Bounds {
+        at_once: limits::REPLAYS_AT_ONCE_MAX,
+        of_universe: limits::REPLAYS_OF_UNIVERSE_MAX,
+        waiting_of_universe: limits::REPLAYS_WAITING_OF_UNIVERSE_MAX,
+    })
+});
+
+async fn place(api: &Api, universe: &Universe) -> Result<Place, Problem> {
+    let crowded = |error: Crowded| Problem::new(Code::RequestTimeout, format!("verifications and rehearsals: {error}"));
+    PLACES.enter(universe.id(), Instant::now() + api.limits.wait_max).await.map_err(crowded)
+}
 
 /// Replays a world from genesis and from its baseline, and proves chain, digests, receipts, snapshots and roots.
 #[utoipa::path(
     post, path = "/v1/u/{universe}/worlds/{world}/verify", tag = "worlds",
     responses((status = 200, body = ProofReport)),
 )]
-pub(super) async fn verify<E: Engine>(
-    WorldScope { universe, world, .. }: WorldScope<E, READ>,
+pub(super) async fn verify(
+    WorldScope { api, universe, world, .. }: WorldScope<READ>,
 ) -> Result<Json<ProofReport>, Problem> {
+    let _place = place(&api, &universe).await?;
     Ok(Json(ProofReport::of_world(world, &universe.ops().verify_world(world).await?)))
 }
 
@@ -71,14 +88,15 @@ pub(super) struct DivergenceAt {
     post, path = "/v1/u/{universe}/worlds/{world}/rehearse", tag = "worlds", request_body = NewRehearsal,
     responses((status = 200, body = RehearsalOf)),
 )]
-pub(super) async fn rehearse<E: Engine>(
-    WorldScope { universe, world, .. }: WorldScope<E, READ>,
+pub(super) async fn rehearse(
+    WorldScope { api, universe, world, .. }: WorldScope<READ>,
     JsonBody(new): JsonBody<NewRehearsal>,
 ) -> Result<Json<RehearsalOf>, Problem> {
     let candidate = manifest_of(&universe, new.program.as_deref(), new.manifest.as_deref()).await?;
     if new.open_work && (new.from.is_some() || new.to.is_some()) {
         return Err(Problem::invalid("`open_work` says itself from where on: give neither `from` nor `to`"));
     }
+    let _place = place(&api, &universe).await?;
     let compare = if new.outputs_only { Compare::Outputs } else { Compare::Everything };
     let (from, to) = (new.from.map(Height::new), new.to.map(Height::new));
     let done = match new.open_work {

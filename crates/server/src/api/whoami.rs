@@ -1,11 +1,10 @@
-//! Who asks: what the token of a request allows, so that a client offers nothing that would be refused.
+//! What the token of a request allows, so that a client offers nothing that would be refused.
 
 use super::{
     Api, Problem,
     access::{Access, By, names_of},
 };
 use axum::{Json, extract::State};
-use mundi_engine::Engine;
 use mundi_model::hex;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -28,11 +27,7 @@ pub(super) struct Caller {
 
 /// What the caller may do. Any token may ask.
 #[utoipa::path(get, path = "/v1/whoami", tag = "tokens", responses((status = 200, body = Caller)))]
-pub(super) async fn whoami<E: Engine>(
-    State(api): State<Api<E>>,
-    access: Access,
-    By(operator): By,
-) -> Result<Json<Caller>, Problem> {
+pub(super) async fn whoami(State(api): State<Api>, access: Access, By(operator): By) -> Result<Json<Caller>, Problem> {
     let (universe, verbs) = access.bounds();
     let named =
         |id| api.node.universes().iter().find(|it| it.id() == id).map_or(id.to_string(), |it| it.name().to_owned());

@@ -6,7 +6,6 @@ use super::{
     moment::Moment,
 };
 use axum::Json;
-use mundi_engine::Engine;
 use mundi_runtime::control::Cause;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -110,9 +109,7 @@ impl From<&Cause> for WhyCause {
     get, path = "/v1/u/{universe}/worlds/{world}/why", operation_id = "world_why", tag = "worlds",
     responses((status = 200, body = WhyWorld)),
 )]
-pub(super) async fn why<E: Engine>(
-    WorldScope { universe, world, .. }: WorldScope<E, READ>,
-) -> Result<Json<WhyWorld>, Problem> {
+pub(super) async fn why(WorldScope { universe, world, .. }: WorldScope<READ>) -> Result<Json<WhyWorld>, Problem> {
     let why = universe.ops().why(world).await?;
     Ok(Json(WhyWorld {
         world: world.to_string(),

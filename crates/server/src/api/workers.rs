@@ -8,7 +8,6 @@ use super::{
 };
 use crate::node::Universe;
 use axum::{Json, http::StatusCode};
-use mundi_engine::Engine;
 use mundi_model::{WorkerId, WorldId};
 use mundi_store::{protocol::HeldLease, values::PRIORITY_NORMAL};
 use serde::{Deserialize, Serialize};
@@ -33,13 +32,11 @@ pub(super) struct Worker {
 #[utoipa::path(
     get, path = "/v1/u/{universe}/workers", tag = "workers", responses((status = 200, body = Vec<Worker>)),
 )]
-pub(super) async fn list<E: Engine>(
-    UniverseScope { universe, .. }: UniverseScope<E, READ>,
-) -> Result<Json<Vec<Worker>>, Problem> {
+pub(super) async fn list(UniverseScope { universe, .. }: UniverseScope<READ>) -> Result<Json<Vec<Worker>>, Problem> {
     Ok(Json(all(&universe).await?))
 }
 
-pub(super) async fn all<E: Engine>(universe: &Universe<E>) -> Result<Vec<Worker>, Problem> {
+pub(super) async fn all(universe: &Universe) -> Result<Vec<Worker>, Problem> {
     let workers = universe.ops().workers().await?.into_iter().map(|(worker, record)| Worker {
         worker: worker.to_string(),
         started_at_ns: record.started_at_ns,
@@ -59,8 +56,8 @@ pub(super) async fn all<E: Engine>(universe: &Universe<E>) -> Result<Vec<Worker>
     get, path = "/v1/u/{universe}/assignments/{worker}", tag = "workers", params(PageParams),
     responses((status = 200, body = ListPage<String>)),
 )]
-pub(super) async fn assignments<E: Engine>(
-    UniverseScope { universe, .. }: UniverseScope<E, READ>,
+pub(super) async fn assignments(
+    UniverseScope { universe, .. }: UniverseScope<READ>,
     name: Name,
     Params(page): Params<PageParams>,
 ) -> Result<Json<ListPage<String>>, Problem> {
@@ -76,8 +73,8 @@ pub(super) async fn assignments<E: Engine>(
     post, path = "/v1/u/{universe}/workers/drain/{worker}", tag = "workers",
     responses((status = 202, description = "It was told")),
 )]
-pub(super) async fn drain<E: Engine>(
-    UniverseScope { universe, .. }: UniverseScope<E, ADMIN>,
+pub(super) async fn drain(
+    UniverseScope { universe, .. }: UniverseScope<ADMIN>,
     name: Name,
 ) -> Result<StatusCode, Problem> {
     universe.ops().drain_worker(name.parse()?).await?;
@@ -125,8 +122,8 @@ pub(super) struct LeasesParams {
     get, path = "/v1/u/{universe}/leases", tag = "workers", params(LeasesParams),
     responses((status = 200, body = ListPage<Lease>)),
 )]
-pub(super) async fn leases<E: Engine>(
-    UniverseScope { universe, .. }: UniverseScope<E, READ>,
+pub(super) async fn leases(
+    UniverseScope { universe, .. }: UniverseScope<READ>,
     Params(params): Params<LeasesParams>,
 ) -> Result<Json<ListPage<Lease>>, Problem> {
     let worker = params.worker.as_deref().map(str::parse).transpose()?;
@@ -150,8 +147,8 @@ pub(super) struct Pin {
     put, path = "/v1/u/{universe}/worlds/{world}/assignment", tag = "workers", request_body = Pin,
     responses((status = 204, description = "Done")),
 )]
-pub(super) async fn assign<E: Engine>(
-    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
+pub(super) async fn assign(
+    WorldScope { universe, world, .. }: WorldScope<ADMIN>,
     JsonBody(pin): JsonBody<Pin>,
 ) -> Result<StatusCode, Problem> {
     let worker = pin.worker.parse()?;
@@ -165,9 +162,7 @@ pub(super) async fn assign<E: Engine>(
     delete, path = "/v1/u/{universe}/worlds/{world}/assignment", tag = "workers",
     responses((status = 204, description = "Done")),
 )]
-pub(super) async fn unassign<E: Engine>(
-    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
-) -> Result<StatusCode, Problem> {
+pub(super) async fn unassign(WorldScope { universe, world, .. }: WorldScope<ADMIN>) -> Result<StatusCode, Problem> {
     universe.ops().describe_world(world).await?;
     universe.ops().unassign_world(world).await?;
     Ok(StatusCode::NO_CONTENT)

@@ -11,7 +11,6 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use mundi_engine::Engine;
 use mundi_model::InboxSeq;
 use mundi_runtime::control::Repaired;
 use serde::{Deserialize, Serialize};
@@ -27,8 +26,8 @@ pub(super) struct Commanded {
 #[utoipa::path(
     post, path = "/v1/u/{universe}/worlds/{world}/pause", tag = "worlds", responses((status = 202, body = Commanded)),
 )]
-pub(super) async fn pause<E: Engine>(
-    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
+pub(super) async fn pause(
+    WorldScope { universe, world, .. }: WorldScope<ADMIN>,
     By(operator): By,
 ) -> Result<Response, Problem> {
     Ok(commanded(universe.ops().world_pause_by(world, &operator).await?))
@@ -38,9 +37,7 @@ pub(super) async fn pause<E: Engine>(
 #[utoipa::path(
     post, path = "/v1/u/{universe}/worlds/{world}/resume", tag = "worlds", responses((status = 202, body = Commanded)),
 )]
-pub(super) async fn resume<E: Engine>(
-    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
-) -> Result<Response, Problem> {
+pub(super) async fn resume(WorldScope { universe, world, .. }: WorldScope<ADMIN>) -> Result<Response, Problem> {
     Ok(commanded(universe.ops().world_resume(world).await?))
 }
 
@@ -60,8 +57,8 @@ pub(super) struct Repair {
     post, path = "/v1/u/{universe}/worlds/{world}/retry", operation_id = "world_retry", tag = "worlds",
     responses((status = 202, description = "It is on its way", body = Repair)),
 )]
-pub(super) async fn retry<E: Engine>(
-    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
+pub(super) async fn retry(
+    WorldScope { universe, world, .. }: WorldScope<ADMIN>,
     By(operator): By,
 ) -> Result<Response, Problem> {
     let name = operator.name.clone();
@@ -74,8 +71,8 @@ pub(super) async fn retry<E: Engine>(
     post, path = "/v1/u/{universe}/worlds/{world}/skip", operation_id = "world_skip", tag = "worlds",
     responses((status = 202, description = "It is on its way", body = Repair)),
 )]
-pub(super) async fn skip<E: Engine>(
-    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
+pub(super) async fn skip(
+    WorldScope { universe, world, .. }: WorldScope<ADMIN>,
     By(operator): By,
 ) -> Result<Response, Problem> {
     let name = operator.name.clone();
@@ -109,8 +106,8 @@ pub(super) struct NewManifest {
     post, path = "/v1/u/{universe}/worlds/{world}/upgrade", tag = "worlds", request_body = NewManifest,
     responses((status = 202, body = Commanded)),
 )]
-pub(super) async fn upgrade<E: Engine>(
-    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
+pub(super) async fn upgrade(
+    WorldScope { universe, world, .. }: WorldScope<ADMIN>,
     JsonBody(new): JsonBody<NewManifest>,
 ) -> Result<Response, Problem> {
     let manifest = manifest_of(&universe, new.program.as_deref(), new.manifest.as_deref()).await?;
@@ -122,9 +119,7 @@ pub(super) async fn upgrade<E: Engine>(
     post, path = "/v1/u/{universe}/worlds/{world}/archive", tag = "worlds",
     responses((status = 204, description = "Done")),
 )]
-pub(super) async fn archive<E: Engine>(
-    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
-) -> Result<StatusCode, Problem> {
+pub(super) async fn archive(WorldScope { universe, world, .. }: WorldScope<ADMIN>) -> Result<StatusCode, Problem> {
     universe.ops().world_archive(world).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -134,9 +129,7 @@ pub(super) async fn archive<E: Engine>(
     post, path = "/v1/u/{universe}/worlds/{world}/unarchive", tag = "worlds",
     responses((status = 204, description = "Done")),
 )]
-pub(super) async fn unarchive<E: Engine>(
-    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
-) -> Result<StatusCode, Problem> {
+pub(super) async fn unarchive(WorldScope { universe, world, .. }: WorldScope<ADMIN>) -> Result<StatusCode, Problem> {
     universe.ops().world_unarchive(world).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -145,9 +138,7 @@ pub(super) async fn unarchive<E: Engine>(
 #[utoipa::path(
     delete, path = "/v1/u/{universe}/worlds/{world}", tag = "worlds", responses((status = 204, description = "Done")),
 )]
-pub(super) async fn delete<E: Engine>(
-    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
-) -> Result<StatusCode, Problem> {
+pub(super) async fn delete(WorldScope { universe, world, .. }: WorldScope<ADMIN>) -> Result<StatusCode, Problem> {
     universe.ops().describe_world(world).await?;
     universe.ops().world_delete(world).await?;
     Ok(StatusCode::NO_CONTENT)

@@ -2,7 +2,6 @@
 
 use super::{PageParams, Problem, extract::world_of};
 use crate::node::Universe;
-use mundi_engine::Engine;
 use mundi_model::{Moment, WorkerId, check_label_key, limits};
 use mundi_runtime::Plane;
 use mundi_store::{
@@ -24,7 +23,7 @@ pub(super) struct WorldFilters {
     pub(super) state: Option<String>,
     /// Only worlds whose name begins so.
     pub(super) name: Option<String>,
-    /// Only worlds whose name contains this.
+    /// Only worlds whose name contains this, in small or large letters.
     pub(super) name_contains: Option<String>,
     /// Only worlds with these labels: `customer=17`, or `customer` for any value; several are separated by commas.
     pub(super) label: Option<String>,
@@ -49,7 +48,7 @@ pub(super) struct WorldFilters {
     pub(super) dead_letters: Option<bool>,
     /// Only worlds with an effect that has been open for so many seconds; the first 10,000 effects of each stage are looked at.
     pub(super) effects_older_than_s: Option<u64>,
-    /// `name` (only worlds that have one), `created`, `newest` (by time of creation, the newest first), or `id`, the default; by default a list by the beginning of a name is in
+    /// `name` (only worlds that have one), `created`, `newest` (by time of creation, the newest first), `active` (by last activity, the latest first), or `id`, the default; by default a list by the beginning of a name is in
     /// the order of names, and one by a label without a value in the order of values.
     pub(super) sort: Option<String>,
 }
@@ -96,7 +95,7 @@ impl WorldFilters {
             && self.effects_older_than_s.is_none()
     }
 
-    pub(super) async fn query<E: Engine>(&self, universe: &Universe<E>) -> Result<WorldQuery, Problem> {
+    pub(super) async fn query(&self, universe: &Universe) -> Result<WorldQuery, Problem> {
         self.check()?;
         let parent = match self.parent.as_deref() {
             Some(name) => Some(world_of(universe, name).await?),
@@ -140,7 +139,10 @@ impl WorldFilters {
             Some("name") => Ok(WorldOrder::Name),
             Some("created") => Ok(WorldOrder::Created),
             Some("newest") => Ok(WorldOrder::Newest),
-            Some(other) => Err(Problem::invalid(format!("sort: `{other}` is none of id, name, created, newest"))),
+            Some("active") => Ok(WorldOrder::Active),
+            Some(other) => {
+                Err(Problem::invalid(format!("sort: `{other}` is none of id, name, created, newest, active")))
+            }
         }
     }
 

@@ -18,11 +18,10 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use mundi_engine::Engine;
 use mundi_model::{Code, Coded, Hash, Height, LabelChange, Labels, WorldAddress, WorldId};
 use mundi_runtime::{
     Plane,
-    lifecycle::{ForkPolicy, Naming},
+    lifecycle::{Beginning, ForkPolicy, Naming},
 };
 use mundi_store::{
     protocol::{HeldLease, WorldCreated, WorldSummary},
@@ -85,7 +84,7 @@ names_world!(Parent);
 /// A step that failed.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct FailedOf {
-    /// Of the record that says so.
+    /// Of the record whose step failed, as its caller hears it; of the hold, if the manifest stops the world there.
     height: u64,
     code: String,
     reason: String,
@@ -110,7 +109,7 @@ pub(super) struct HoldOf {
     reason: String,
     /// Attempts that failed in a row.
     failures: u32,
-    /// The next height of its journal.
+    /// The record that says which step failed, or the next height of its journal, if its turns failed.
     height: u64,
     /// The input that it stands at: the first item that waits in its inbox, or the one whose step failed.
     seq: Option<String>,
@@ -197,7 +196,7 @@ impl World {
 
 /// What a world does: a live one may be paused. Of a world of an older version only the journal says so: where that cannot be read, because it is
 /// damaged or the world is deleted meanwhile, all else is told, so that one world does not hide the others from a list.
-async fn state_of<E: Engine>(universe: &Universe<E>, world: WorldId, meta: &WorldMeta) -> String {
+async fn state_of(universe: &Universe, world: WorldId, meta: &WorldMeta) -> String {
     let listed = meta.listed_state();
     let is_paused = listed == ListedState::Live
         && meta.paused.is_none()
@@ -261,8 +260,8 @@ pub(super) struct Created {
     post, path = "/v1/u/{universe}/worlds", tag = "worlds", request_body = NewWorld,
     responses((status = 201, body = Created), (status = 200, description = "It was there before", body = Created)),
 )]
-pub(super) async fn create<E: Engine>(
-    UniverseScope { api, universe, tenant }: UniverseScope<E, SEND>,
+pub(super) async fn create(
+    UniverseScope { api, universe, tenant }: UniverseScope<SEND>,
     JsonBody(new): JsonBody<NewWorld>,
 ) -> Result<Response, Problem> {
     let address = wanted(&universe, new.world.as_deref()).await?;
@@ -298,7 +297,7 @@ pub(super) async fn create<E: Engine>(
     Ok((status, Json(created)).into_response())
 }
 
-/// Whoever gave a name does not know the id that the problem names.
+/// A client that addressed a world by name does not know the id that the problem names.
 fn named(problem: Problem, new: &NewWorld, world: WorldId) -> Problem {
     match &new.world {
         Some(name) => problem.naming(name, world),
@@ -307,7 +306,7 @@ fn named(problem: Problem, new: &NewWorld, world: WorldId) -> Problem {
 }
 
 /// What a new world shall be called; an id that was drawn at random if nothing was said.
-pub(super) async fn wanted<E: Engine>(universe: &Universe<E>, name: Option<&str>) -> Result<WorldAddress, Problem> {
+pub(super) async fn wanted(universe: &Universe, name: Option<&str>) -> Result<WorldAddress, Problem> {
     let Some(name) = name else { return Ok(WorldId::from_bytes(universe.plane().random()).into()) };
     let address = address_of(name)?;
     let world = universe.world_at(&address).await?;
@@ -316,7 +315,7 @@ pub(super) async fn wanted<E: Engine>(universe: &Universe<E>, name: Option<&str>
 }
 
 /// Stores the name of a world that was there before, perhaps without one.
-pub(super) async fn keep_name<E: Engine>(universe: &Universe<E>, address: &WorldAddress) -> Result<(), Problem> {
+pub(super) async fn keep_name(universe: &Universe, address: &WorldAddress) -> Result<(), Problem> {
     match address {
         WorldAddress::Name(name) => Ok(universe.ops().name_world(name.clone()).await?),
         WorldAddress::Id(_) => Ok(()),
@@ -324,9 +323,9 @@ pub(super) async fn keep_name<E: Engine>(universe: &Universe<E>, address: &World
 }
 
 /// Room for one more world, and for what is stored with it. One that is there already needs none.
-pub(super) async fn grow<E: Engine>(
-    api: &Api<E>,
-    universe: &Universe<E>,
+pub(super) async fn grow(
+    api: &Api,
+    universe: &Universe,
     tenant: Tenant,
     world: WorldId,
     more: Amounts,
@@ -339,7 +338,7 @@ pub(super) async fn grow<E: Engine>(
     }
 }
 
-pub(super) async fn settle<E: Engine>(growth: Growth, universe: &Universe<E>, is_new: bool) {
+pub(super) async fn settle(growth: Growth, universe: &Universe, is_new: bool) {
     if is_new {
         growth.keep();
     } else {
@@ -348,8 +347,8 @@ pub(super) async fn settle<E: Engine>(growth: Growth, universe: &Universe<E>, is
 }
 
 /// Says whether it was there before.
-async fn create_with<E: Engine>(
-    universe: &Universe<E>,
+async fn create_with(
+    universe: &Universe,
     address: &WorldAddress,
     manifest: Hash,
     labels: Option<LabelChange>,
@@ -368,8 +367,8 @@ async fn create_with<E: Engine>(
     }
 }
 
-async fn create_from_seed<E: Engine>(
-    universe: &Universe<E>,
+async fn create_from_seed(
+    universe: &Universe,
     address: &WorldAddress,
     seed: &Seed,
     labels: Option<LabelChange>,
@@ -380,7 +379,8 @@ async fn create_from_seed<E: Engine>(
     let at = universe.ops().seed_at(of, height).await?;
     let naming = Naming { name: address.name().cloned(), labels };
     let policy = ForkPolicy::default();
-    let forked = universe.ops().world_fork_labelled(None, of, world, naming, at, policy, now_ns).await?;
+    let forked =
+        universe.ops().world_fork_labelled(Beginning::default(), of, world, naming, at, policy, now_ns).await?;
     let before = forked.created == WorldCreated::Before;
     let manifest = universe.ops().describe_world(world).await?.manifest.map(|manifest| manifest.to_string());
     let name = address.name().map(ToString::to_string);
@@ -389,9 +389,9 @@ async fn create_from_seed<E: Engine>(
     Ok(((status, Json(created)).into_response(), before))
 }
 
-/// The manifest that a request means. A hash and a name are taken in either place: scripts hand on what an upload printed.
-pub(super) async fn manifest_of<E: Engine>(
-    universe: &Universe<E>,
+/// The manifest that a request means. A hash and a name are taken in either place: scripts pass on what an upload printed.
+pub(super) async fn manifest_of(
+    universe: &Universe,
     program: Option<&str>,
     manifest: Option<&str>,
 ) -> Result<Hash, Problem> {
@@ -408,8 +408,8 @@ pub(super) async fn manifest_of<E: Engine>(
     get, path = "/v1/u/{universe}/worlds", tag = "worlds", params(WorldFilters, PageParams),
     responses((status = 200, body = ListPage<World>)),
 )]
-pub(super) async fn list<E: Engine>(
-    UniverseScope { universe, .. }: UniverseScope<E, READ>,
+pub(super) async fn list(
+    UniverseScope { universe, .. }: UniverseScope<READ>,
     Params(params): Params<BTreeMap<String, String>>,
 ) -> Result<Json<ListPage<World>>, Problem> {
     let (filters, page) = WorldFilters::of_query(params)?;
@@ -421,7 +421,7 @@ pub(super) async fn list<E: Engine>(
 }
 
 /// Worlds as lists show them.
-pub(super) async fn shown<E: Engine>(universe: &Universe<E>, found: Vec<WorldSummary>) -> Result<Vec<World>, Problem> {
+pub(super) async fn shown(universe: &Universe, found: Vec<WorldSummary>) -> Result<Vec<World>, Problem> {
     let names = universe.names_of(found.iter().filter_map(|found| found.manifest).collect()).await?;
     let mut items = Vec::with_capacity(found.len());
     for found in found {
@@ -439,8 +439,8 @@ pub(super) async fn shown<E: Engine>(universe: &Universe<E>, found: Vec<WorldSum
 #[utoipa::path(
     get, path = "/v1/u/{universe}/worlds/{world}", tag = "worlds", responses((status = 200, body = WorldDetails)),
 )]
-pub(super) async fn describe<E: Engine>(
-    WorldScope { universe, world, .. }: WorldScope<E, READ>,
+pub(super) async fn describe(
+    WorldScope { universe, world, .. }: WorldScope<READ>,
 ) -> Result<Json<WorldDetails>, Problem> {
     let found = universe.ops().describe_world(world).await?;
     let waits = universe.ops().waits_for(&found).await?.map(|waits| waits.to_string());

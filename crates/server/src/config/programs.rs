@@ -25,6 +25,9 @@ pub struct ProgramsSection {
     pub compile_cpu_s_max: u64,
     /// Memory for the compilation of one component.
     pub compile_memory_bytes_max: u64,
+    /// Keeps compiled functions, and uses them for components that have the same ones: an interpreter is compiled once, not with each
+    /// version of a program.
+    pub reuse_functions: bool,
 }
 
 impl Default for ProgramsSection {
@@ -34,6 +37,7 @@ impl Default for ProgramsSection {
             weights: BTreeMap::new(),
             compile_cpu_s_max: limits::COMPILE_CPU_S_MAX,
             compile_memory_bytes_max: limits::COMPILE_MEMORY_BYTES_MAX,
+            reuse_functions: true,
         }
     }
 }

@@ -36,6 +36,7 @@ pub(super) struct FindWorlds {
     pub(super) parent: Option<String>,
     pub(super) on_hold: Option<bool>,
     pub(super) failed: Option<bool>,
+    pub(super) sort: Option<String>,
     pub(super) after: Option<String>,
     pub(super) limit: Option<usize>,
 }

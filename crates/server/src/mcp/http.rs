@@ -20,7 +20,6 @@ use axum::{
 };
 use futures_util::{FutureExt, future::BoxFuture};
 use http_body_util::{BodyExt, Limited};
-use mundi_engine::Engine;
 use mundi_model::Code;
 use serde_json::Value;
 use std::sync::Arc;
@@ -108,7 +107,7 @@ fn session(api: &Router, parts: &Parts, granted: Granted) -> Session {
 }
 
 /// With a token, what it allows. Without one, on a server that asks for none, only reading, unless `?allow=send,admin` asks for more.
-fn granted<E: Engine>(api: &Api<E>, access: Access, headers: &HeaderMap, query: &str) -> Granted {
+fn granted(api: &Api, access: Access, headers: &HeaderMap, query: &str) -> Granted {
     let (bound, verbs) = access.bounds();
     let param = |name: &str| {
         let mut pairs = url::form_urlencoded::parse(query.as_bytes());
@@ -126,7 +125,7 @@ fn granted<E: Engine>(api: &Api<E>, access: Access, headers: &HeaderMap, query: 
 }
 
 /// Adds `/mcp` to the routes of the API, on top of all others.
-pub(crate) fn route<E: Engine>(router: Router<Api<E>>, api: Api<E>) -> Router<Api<E>> {
+pub(crate) fn route(router: Router<Api>, api: Api) -> Router<Api> {
     let inside = router.clone().with_state(api.clone());
     let serve = move |access: Access, request: Request| {
         let (inside, api) = (inside.clone(), api.clone());

@@ -40,6 +40,7 @@ pub(super) async fn find_worlds(session: &Session, given: FindWorlds) -> Outcome
         ("parent", given.parent),
         ("on_hold", text(given.on_hold)),
         ("failed", text(given.failed)),
+        ("sort", given.sort),
         ("after", given.after),
         ("limit", text(Some(limit(given.limit)))),
     ]);
@@ -51,6 +52,8 @@ pub(super) async fn find_worlds(session: &Session, given: FindWorlds) -> Outcome
         "program",
         "labels",
         "created_at",
+        "active_at",
+        "waits",
         "parent",
         "hold",
         "failures",

@@ -103,7 +103,7 @@ impl Rights {
     }
 }
 
-/// Who is connected: with which rights, to which universe.
+/// A connected client: its rights and its universe.
 #[derive(Clone)]
 pub struct Session {
     pub backend: Arc<dyn Backend>,

@@ -5,7 +5,6 @@
 //! that this process holds, its worker knows; of others the engine is asked, beside the requests and now and then only.
 
 use super::{Node, Universe};
-use mundi_engine::Engine;
 use mundi_model::{UniverseId, WorldId};
 use mundi_runtime::{Plane, metrics::Metric};
 use parking_lot::Mutex;
@@ -90,7 +89,7 @@ impl Admission {
     }
 }
 
-impl<E: Engine> Node<E> {
+impl Node {
     /// Whether the process takes new work.
     pub(crate) fn admit(&self) -> Result<(), Overload> {
         let Some(max) = self.config().admission.memory_bytes_max else { return Ok(()) };
@@ -111,7 +110,7 @@ impl<E: Engine> Node<E> {
     }
 
     /// Whether a world takes more events.
-    pub(crate) fn admit_to(&self, universe: &Universe<E>, world: WorldId) -> Result<(), Overload> {
+    pub(crate) fn admit_to(&self, universe: &Universe, world: WorldId) -> Result<(), Overload> {
         let Some(max) = self.config().admission.inbox_age_max else { return Ok(()) };
         let age = Duration::from_nanos(universe.inbox_age_ns(world).unwrap_or_else(|| self.sampled(universe, world)));
         if age <= max {
@@ -122,7 +121,7 @@ impl<E: Engine> Node<E> {
     }
 
     /// The age of an inbox of a world that this process does not hold, as it was when the engine was asked last.
-    fn sampled(&self, universe: &Universe<E>, world: WorldId) -> u64 {
+    fn sampled(&self, universe: &Universe, world: WorldId) -> u64 {
         let of = (universe.id(), world);
         let (age_ns, is_due) = self.0.admission.age(of, Instant::now());
         if is_due {

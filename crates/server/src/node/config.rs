@@ -114,8 +114,8 @@ pub struct NodeConfig {
     pub settle_after: Duration,
     /// How long the name of what was sent is remembered: an idempotency key, and a message whose effect is over.
     pub dedupe_window: Duration,
-    /// Requests for worlds that other processes hold are handed on to them: for an engine that several share.
-    pub hands_on: bool,
+    /// Requests for worlds that other processes hold are forwarded to them: for an engine that several share.
+    pub forwards: bool,
 }
 
 /// The universe that is there without being asked for.
@@ -156,7 +156,7 @@ impl Default for NodeConfig {
             lease_ttl: Duration::from_secs(20),
             settle_after: Duration::from_millis(250),
             dedupe_window: Duration::from_nanos(limits::DEDUPE_WINDOW_NS),
-            hands_on: false,
+            forwards: false,
         }
     }
 }

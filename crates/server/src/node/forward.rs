@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode
 use bytes::Bytes;
 use http_body_util::Full;
 use mundi_adapters::http::client::{Client, ClientConfig, ClientError};
-use mundi_engine::{CommitError, Engine, EngineError};
+use mundi_engine::{CommitError, EngineError};
 use mundi_model::{
     UniverseId, WorkerId, WorldId, limits,
     record::{InboxItem, Input, Payload},
@@ -32,8 +32,10 @@ use tokio::{
 };
 use url::Url;
 
-/// Names the worker that a request was handed on to; on the answer, the one that answers.
+/// Names the worker that a request was forwarded to; on the answer, the one that answers.
 pub(crate) const FORWARDED_TO: HeaderName = HeaderName::from_static("mundi-forwarded-to");
+/// The address of the process that holds the world, on answers of other processes: a client that can reach it spares the way over this process.
+pub(crate) const HOLDER: HeaderName = HeaderName::from_static("mundi-holder");
 
 /// What goes along of a request's head; the rest is for the process that took it in.
 const HEADERS: [HeaderName; 4] = [
@@ -60,8 +62,8 @@ const ANSWER_BYTES_MAX: usize = 16 * limits::PAYLOAD_BYTES_MAX;
 /// How much longer than the other one this side waits.
 const MARGIN: Duration = Duration::from_secs(5);
 
-pub(crate) struct Forwarder<E: Engine> {
-    plane: NodePlane<E>,
+pub(crate) struct Forwarder {
+    plane: NodePlane,
     worker: WorkerId,
     metrics: Arc<Metrics>,
     /// Made for the first request; `None` if it cannot be.
@@ -83,8 +85,8 @@ struct OtherProcess {
 }
 
 /// The way of one call or send to another process.
-pub(crate) struct ForwardedCall<'a, E: Engine> {
-    pub(crate) forwarder: &'a Forwarder<E>,
+pub(crate) struct ForwardedCall<'a> {
+    pub(crate) forwarder: &'a Forwarder,
     pub(crate) verb: ForwardedVerb,
     /// Of the request: some of them go along.
     pub(crate) headers: &'a HeaderMap,
@@ -114,7 +116,7 @@ impl ForwardedVerb {
     }
 }
 
-impl<E: Engine> Forward for ForwardedCall<'_, E> {
+impl Forward for ForwardedCall<'_> {
     type Answer = Answered;
 
     async fn forward(
@@ -134,8 +136,8 @@ pub(crate) struct Answered {
     pub(crate) body: Bytes,
 }
 
-impl<E: Engine> Forwarder<E> {
-    pub(crate) fn new(plane: NodePlane<E>, worker: WorkerId, metrics: Arc<Metrics>) -> Self {
+impl Forwarder {
+    pub(crate) fn new(plane: NodePlane, worker: WorkerId, metrics: Arc<Metrics>) -> Self {
         let room = Semaphore::new(UNDER_WAY_MAX);
         Self { plane, worker, metrics, client: OnceLock::new(), known: Mutex::default(), room }
     }
@@ -146,7 +148,7 @@ impl<E: Engine> Forwarder<E> {
         universe: UniverseId,
         world: WorldId,
         (event, value): (&str, &[u8]),
-        call: &ForwardedCall<'_, E>,
+        call: &ForwardedCall<'_>,
     ) -> Result<Option<Answered>, StoreError> {
         let (Ok(_room), Some(client)) = (self.room.try_acquire(), self.client()) else { return Ok(None) };
         let Some(holder) = self.holder(universe, world).await else { return Ok(None) };
@@ -207,6 +209,11 @@ impl<E: Engine> Forwarder<E> {
         Ok(Some(Answered { status, headers, body: body.into() }))
     }
 
+    /// The address of the process that holds the world, if that is another one and has published it.
+    pub(crate) async fn address_of_holder(&self, universe: UniverseId, world: WorldId) -> Option<Url> {
+        Some(self.holder(universe, world).await?.url.clone())
+    }
+
     fn client(&self) -> Option<&Client> {
         let make = || {
             // How long an answer may take is each request's own business.
@@ -217,7 +224,7 @@ impl<E: Engine> Forwarder<E> {
         self.client.get_or_init(make).as_ref()
     }
 
-    /// Who holds the world, as far as this process knows; never this one.
+    /// The worker that holds the world, as far as this process knows; never its own.
     async fn holder(&self, universe: UniverseId, world: WorldId) -> Option<Arc<OtherProcess>> {
         let now_ns = self.plane.now_ns();
         let known = self.known.lock().get(&(universe, world)).filter(|known| known.until_ns > now_ns).cloned();

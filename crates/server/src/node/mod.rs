@@ -38,13 +38,13 @@ pub(crate) use config::spool;
 pub use config::{DEFAULT_UNIVERSE, NodeConfig, Role, UniverseRules};
 pub use edge::{FleetClock, SystemClock, SystemEntropy};
 pub use error::NodeError;
-pub(crate) use forward::{Answered, FORWARDED_TO};
+pub(crate) use forward::{Answered, FORWARDED_TO, HOLDER};
 pub use mundi_adapters::{http::HttpConfig, llm::LlmConfig, process::ProcessConfig};
 pub use mundi_runtime::delivery::Delayed;
 #[cfg(feature = "foundationdb")]
 pub(crate) use open::cluster_options;
 pub(crate) use open::object_settings;
-pub use open::{ConfiguredEngine, engine, engine_above, objects as configured_objects};
+pub use open::{engine, engine_above, objects as configured_objects};
 pub use program_names::{FoundProgram, ListedProgram};
 pub(crate) use quotas::{Growth, Tenant};
 pub(crate) use universe::CALL_TIMEOUT;
@@ -57,7 +57,7 @@ use crate::{
 use admission::Admission;
 use edge::StopTasks;
 use forward::Forwarder;
-use mundi_engine::{Embedded, Engine};
+use mundi_engine::{AnyEngine, Embedded};
 use mundi_model::{Hash, UniverseId, WorkerId, limits};
 use mundi_runtime::{
     Plane, Services,
@@ -78,22 +78,23 @@ use reports::Reports;
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 /// The plane that a node gives to its roles.
-pub type NodePlane<E> = Services<E, Cas<E>, SegmentStore<E>>;
+pub type NodePlane = Services<AnyEngine, Cas<AnyEngine>, SegmentStore<AnyEngine>>;
 
 /// How often a node looks for universes that other processes made.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// A running node. Clones are handles to the same one; dropping them does not stop it.
-pub struct Node<E: Engine>(Arc<Shared<E>>);
+#[derive(Clone)]
+pub struct Node(Arc<Shared>);
 
-struct Shared<E: Engine> {
-    plane: NodePlane<E>,
+struct Shared {
+    plane: NodePlane,
     config: NodeConfig,
     worker: WorkerId,
     named: BTreeMap<String, NamedProgram>,
     older: Vec<NamedProgram>,
     /// By name, and by id as text.
-    universes: RwLock<BTreeMap<String, Arc<Universe<E>>>>,
+    universes: RwLock<BTreeMap<String, Arc<Universe>>>,
     metrics: Arc<Metrics>,
     /// Of the worlds of all universes: what ends this process ends it for all.
     first_cycles: Arc<FirstCycles>,
@@ -107,7 +108,7 @@ struct Shared<E: Engine> {
     /// The failure of a worker shell that ends the process.
     escalated: tokio::sync::watch::Sender<Option<Failed>>,
     /// There if others may hold worlds.
-    forwarder: Option<Arc<Forwarder<E>>>,
+    forwarder: Option<Arc<Forwarder>>,
     /// Where others reach this process.
     address: RwLock<Option<String>>,
     /// Held while a universe is opened, so that each is opened once; taken out when the node stops.
@@ -116,13 +117,7 @@ struct Shared<E: Engine> {
     leaving: tokio::sync::watch::Sender<bool>,
 }
 
-impl<E: Engine> Clone for Node<E> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-}
-
-impl Node<Embedded> {
+impl Node {
     /// A node on a data folder, which is made if it is not there. The folder belongs to one process at a time.
     pub async fn open(folder: &Path, programs: Programs, config: NodeConfig) -> Result<Self, NodeError> {
         std::fs::create_dir_all(folder).map_err(|error| NodeError::folder(folder, &error))?;
@@ -137,18 +132,21 @@ impl Node<Embedded> {
         let adapters = AdapterWorkerConfig { is_alone: true, ..config.adapters };
         Self::start(engine, objects, programs, NodeConfig { worker, spool, adapters, ..config }).await
     }
-}
 
-impl<E: Engine> Node<E> {
-    /// A node on any engine and object store.
-    pub async fn start(engine: E, objects: Objects, programs: Programs, config: NodeConfig) -> Result<Self, NodeError> {
-        Self::start_by(Arc::new(SystemClock), engine, objects, programs, config).await
+    /// A node on this engine and object store.
+    pub async fn start(
+        engine: impl Into<AnyEngine>,
+        objects: Objects,
+        programs: Programs,
+        config: NodeConfig,
+    ) -> Result<Self, NodeError> {
+        Self::start_by(Arc::new(SystemClock), engine.into(), objects, programs, config).await
     }
 
     /// A node that goes by this clock.
     pub async fn start_by(
         clock: Arc<dyn Clock>,
-        engine: E,
+        engine: AnyEngine,
         objects: Objects,
         programs: Programs,
         config: NodeConfig,
@@ -167,7 +165,7 @@ impl<E: Engine> Node<E> {
             spawner: Arc::new(tasks),
         };
         let (worker, metrics) = (config.worker.unwrap_or_else(random_worker), Arc::<Metrics>::default());
-        let forwarder = config.hands_on.then(|| Arc::new(Forwarder::new(plane.clone(), worker, metrics.clone())));
+        let forwarder = config.forwards.then(|| Arc::new(Forwarder::new(plane.clone(), worker, metrics.clone())));
         let reports = Reports::new(&config, &plane.clock, &metrics)?;
         let attempts = Arc::new(Attempts::new(config.attempts).with_metrics(metrics.clone()));
         let shared = Shared {
@@ -200,7 +198,7 @@ impl<E: Engine> Node<E> {
         Ok(node)
     }
 
-    pub fn plane(&self) -> &NodePlane<E> {
+    pub fn plane(&self) -> &NodePlane {
         &self.0.plane
     }
 
@@ -288,18 +286,18 @@ impl<E: Engine> Node<E> {
     }
 
     /// A universe, by its name or by its id.
-    pub fn universe(&self, name: &str) -> Option<Arc<Universe<E>>> {
+    pub fn universe(&self, name: &str) -> Option<Arc<Universe>> {
         self.0.universes.read().get(name).cloned()
     }
 
     /// All universes, by name.
-    pub fn universes(&self) -> Vec<Arc<Universe<E>>> {
+    pub fn universes(&self) -> Vec<Arc<Universe>> {
         let known = self.0.universes.read();
         known.iter().filter(|(name, universe)| **name == universe.name()).map(|(_, known)| known.clone()).collect()
     }
 
     /// Makes a universe, or opens the one that has the name already; says whether it was there before.
-    pub async fn create_universe(&self, name: &str) -> Result<(Arc<Universe<E>>, bool), NodeError> {
+    pub async fn create_universe(&self, name: &str) -> Result<(Arc<Universe>, bool), NodeError> {
         check_name(name)?;
         let plane = self.plane();
         let universe = universe_id(plane.random());
@@ -308,7 +306,7 @@ impl<E: Engine> Node<E> {
         Ok((self.open_universe(name, named.universe).await?, named.before))
     }
 
-    async fn open_universe(&self, name: &str, id: UniverseId) -> Result<Arc<Universe<E>>, NodeError> {
+    async fn open_universe(&self, name: &str, id: UniverseId) -> Result<Arc<Universe>, NodeError> {
         let stop = self.0.stop.lock().await;
         if let Some(universe) = self.universe(name) {
             return Ok(universe);
@@ -403,7 +401,7 @@ fn check_name(name: &str) -> Result<(), NodeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mundi_engine::{Memory, Transaction};
+    use mundi_engine::{Engine, Memory, Transaction};
 
     #[tokio::test]
     async fn whatever_is_drawn_for_a_universe_the_engine_takes_its_keys() {

@@ -5,9 +5,9 @@ use crate::{
     config::{Config, ConfigError},
     programs::Programs,
 };
+use mundi_engine::{AnyEngine, Embedded, embedded, foundationdb};
 #[cfg(feature = "postgres")]
-use mundi_engine::{AnyEngine, Postgres, postgres};
-use mundi_engine::{Embedded, embedded, foundationdb};
+use mundi_engine::{Postgres, postgres};
 use mundi_model::WorkerId;
 use mundi_runtime::Plane;
 use mundi_runtime::effects::AdapterWorkerConfig;
@@ -25,7 +25,7 @@ const SETTLE_AFTER_ALONE: Duration = Duration::from_secs(2);
 const SET_RIGHT_EVERY: Duration = Duration::from_secs(30);
 
 /// How often the clock is set right by this engine. On FoundationDB processes publish their time, so what is read is as old as this.
-const fn set_right_every(engine: &ConfiguredEngine) -> Duration {
+const fn set_right_every(engine: &AnyEngine) -> Duration {
     #[cfg(feature = "foundationdb")]
     if matches!(engine, AnyEngine::FoundationDb(_)) {
         return foundationdb::PUBLISH_EVERY;
@@ -34,13 +34,7 @@ const fn set_right_every(engine: &ConfiguredEngine) -> Duration {
     SET_RIGHT_EVERY
 }
 
-/// The engine of a node that a configuration describes.
-#[cfg(feature = "postgres")]
-pub type ConfiguredEngine = AnyEngine;
-#[cfg(not(feature = "postgres"))]
-pub type ConfiguredEngine = Embedded;
-
-impl Node<ConfiguredEngine> {
+impl Node {
     /// A node on the engine and the object store that the configuration names.
     pub async fn open_configured(config: &Config, programs: Programs) -> Result<Self, NodeError> {
         Self::open_configured_as(config, programs, config.node()?).await
@@ -58,7 +52,7 @@ impl Node<ConfiguredEngine> {
         let spool = node.spool.clone().or_else(|| Some(config.data.folder.join("spool")));
         let adapters = AdapterWorkerConfig { is_alone: !shared, ..node.adapters };
         let worker = node.worker.or(own);
-        let node = NodeConfig { worker, spool, settle_after, adapters, hands_on: shared, ..node };
+        let node = NodeConfig { worker, spool, settle_after, adapters, forwards: shared, ..node };
         let clock = Arc::new(FleetClock::new(config.node.clock_skew_ms.saturating_mul(1_000_000)));
         set_right(&clock, &engine).await?;
         let node = Self::start_by(clock.clone(), engine, objects, programs, node).await?;
@@ -76,31 +70,33 @@ impl Node<ConfiguredEngine> {
 }
 
 /// Processes that share a database share its clock.
-#[cfg(feature = "postgres")]
-async fn set_right(clock: &FleetClock, engine: &ConfiguredEngine) -> Result<(), NodeError> {
-    let (ahead_ns, uncertain_ns) = match engine {
-        AnyEngine::Embedded(_) => return Ok(()),
-        AnyEngine::Postgres(engine) => engine.clock_ahead_ns(|| clock.own_now_ns()).await?,
+async fn set_right(clock: &FleetClock, engine: &AnyEngine) -> Result<(), NodeError> {
+    match engine {
+        #[cfg(feature = "postgres")]
+        AnyEngine::Postgres(engine) => {
+            let (ahead_ns, uncertain_ns) = engine.clock_ahead_ns(|| clock.own_now_ns()).await?;
+            clock.set_right(ahead_ns, uncertain_ns);
+        }
         #[cfg(feature = "foundationdb")]
-        AnyEngine::FoundationDb(engine) => engine.clock_ahead_ns(|| clock.own_now_ns()).await?,
-    };
-    clock.set_right(ahead_ns, uncertain_ns);
-    Ok(())
-}
-
-#[cfg(not(feature = "postgres"))]
-async fn set_right(_clock: &FleetClock, _engine: &ConfiguredEngine) -> Result<(), NodeError> {
+        AnyEngine::FoundationDb(engine) => {
+            let (ahead_ns, uncertain_ns) = engine.clock_ahead_ns(|| clock.own_now_ns()).await?;
+            clock.set_right(ahead_ns, uncertain_ns);
+        }
+        _ => {
+            let _alone = clock;
+        }
+    }
     Ok(())
 }
 
 /// The engine that the configuration names.
-pub async fn engine(config: &Config) -> Result<ConfiguredEngine, NodeError> {
+pub async fn engine(config: &Config) -> Result<AnyEngine, NodeError> {
     engine_above(config, 0).await
 }
 
 /// The same, for what is taken over from another engine: its commits stand above this version, if it can be brought there.
 /// PostgreSQL can; a folder only when it is made; a FoundationDB cluster only by its operator, so it is refused.
-pub async fn engine_above(config: &Config, version: u64) -> Result<ConfiguredEngine, NodeError> {
+pub async fn engine_above(config: &Config, version: u64) -> Result<AnyEngine, NodeError> {
     match config.engine.url.as_deref() {
         None => embedded(folder(&config.data.folder)?.join("engine"), version).await,
         Some(url) if url.starts_with("file://") => {
@@ -111,14 +107,14 @@ pub async fn engine_above(config: &Config, version: u64) -> Result<ConfiguredEng
     }
 }
 
-async fn embedded(path: PathBuf, version: u64) -> Result<ConfiguredEngine, NodeError> {
+async fn embedded(path: PathBuf, version: u64) -> Result<AnyEngine, NodeError> {
     let options = embedded::Options { first_version: version.saturating_add(1), ..embedded::Options::default() };
     let opening = tokio::task::spawn_blocking(move || Embedded::open_with(path, &options));
     Ok(opening.await.map_err(|error| NodeError::Panicked(error.to_string()))??.into())
 }
 
 #[cfg(feature = "postgres")]
-async fn database(config: &Config, url: &str, version: u64) -> Result<ConfiguredEngine, NodeError> {
+async fn database(config: &Config, url: &str, version: u64) -> Result<AnyEngine, NodeError> {
     let mut options = postgres::Options { schema: config.engine.schema.clone(), ..postgres::Options::default() };
     options.connections_max = config.engine.connections_max;
     let engine = Postgres::open_with(url, options).await?;
@@ -129,12 +125,12 @@ async fn database(config: &Config, url: &str, version: u64) -> Result<Configured
 }
 
 #[cfg(not(feature = "postgres"))]
-async fn database(_config: &Config, _url: &str, _version: u64) -> Result<ConfiguredEngine, NodeError> {
+async fn database(_config: &Config, _url: &str, _version: u64) -> Result<AnyEngine, NodeError> {
     Err(ConfigError::new("engine.url", "a database needs a build with the feature `postgres`").into())
 }
 
 #[cfg(feature = "foundationdb")]
-async fn cluster(config: &Config, url: &str, version: u64) -> Result<ConfiguredEngine, NodeError> {
+async fn cluster(config: &Config, url: &str, version: u64) -> Result<AnyEngine, NodeError> {
     let options = foundationdb::Options { imported_version: version, ..cluster_options(config) };
     Ok(foundationdb::FoundationDb::open_with(url, options).await?.into())
 }
@@ -146,7 +142,7 @@ pub(crate) fn cluster_options(config: &Config) -> foundationdb::Options {
 }
 
 #[cfg(not(feature = "foundationdb"))]
-async fn cluster(_config: &Config, url: &str, _version: u64) -> Result<ConfiguredEngine, NodeError> {
+async fn cluster(_config: &Config, url: &str, _version: u64) -> Result<AnyEngine, NodeError> {
     foundationdb::parse(url)?;
     Err(ConfigError::new("engine.url", "a FoundationDB cluster needs a build with the feature `foundationdb`").into())
 }

@@ -1,7 +1,6 @@
 //! Programs by name: those that come with the node, and those of a universe that were given a name.
 
 use super::{NodeError, Universe};
-use mundi_engine::Engine;
 use mundi_model::{Hash, ProgramRef, limits};
 use mundi_runtime::Plane;
 use mundi_store::protocol::{
@@ -37,7 +36,7 @@ pub(super) struct BuiltIn {
     pub(super) is_newest: bool,
 }
 
-impl<E: Engine> Universe<E> {
+impl Universe {
     /// The manifest that a text means: a hash, the name of a program for its newest version, or `name@version`.
     pub async fn find_program(&self, text: &str) -> Result<FoundProgram, NodeError> {
         if text.starts_with("h_") {

@@ -9,7 +9,6 @@ use crate::{
 };
 use futures_util::future::BoxFuture;
 use mundi_adapters::room::Room;
-use mundi_engine::Engine;
 use mundi_model::{Coded, Hash, UniverseId};
 use mundi_runtime::effects::failed;
 use mundi_store::{
@@ -21,11 +20,13 @@ use std::{
     sync::{Arc, Weak},
 };
 
-/// Who makes a request.
+/// The universe and the token of a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Tenant {
     /// The token that it shows, with its quotas.
     pub(crate) token: Option<(TokenId, Quotas)>,
+    /// Whether it may read what worlds hold.
+    pub(crate) may_read: bool,
 }
 
 /// A token is charged with so many bytes at a time for a body that does not say how many it has: not every piece is a transaction.
@@ -38,7 +39,7 @@ pub(crate) struct Growth {
     charge: Option<TokenCharge>,
 }
 
-impl<E: Engine> Node<E> {
+impl Node {
     /// The quotas of a universe, as they are configured.
     pub(super) fn quotas_of(&self, name: &str, id: UniverseId) -> Arc<UniverseQuotas> {
         let rules = self.rules(name, id).map(|rules| rules.quotas).unwrap_or_default();
@@ -56,7 +57,7 @@ impl<E: Engine> Node<E> {
     }
 
     /// One event comes in.
-    pub(crate) fn admit_event(&self, universe: &Universe<E>, tenant: Tenant) -> Result<(), QuotaExceeded> {
+    pub(crate) fn admit_event(&self, universe: &Universe, tenant: Tenant) -> Result<(), QuotaExceeded> {
         let quotas = universe.quotas();
         if let Some((token, limits)) = tenant.token.filter(|(_, limits)| limits.events_per_second_max.is_some()) {
             let now_ns = quotas.now_ns();
@@ -67,7 +68,7 @@ impl<E: Engine> Node<E> {
     }
 
     /// Others came in with one that was admitted.
-    pub(crate) fn note_events(&self, universe: &Universe<E>, tenant: Tenant, count: u64) {
+    pub(crate) fn note_events(&self, universe: &Universe, tenant: Tenant, count: u64) {
         let quotas = universe.quotas();
         if let Some((token, limits)) = tenant.token.filter(|(_, limits)| limits.events_per_second_max.is_some()) {
             let now_ns = quotas.now_ns();
@@ -77,7 +78,7 @@ impl<E: Engine> Node<E> {
     }
 
     /// A call or a stream begins, and ends when the returned guard is dropped.
-    pub(crate) fn begin(&self, universe: &Universe<E>, tenant: Tenant, quota: Quota) -> Result<Held, QuotaExceeded> {
+    pub(crate) fn begin(&self, universe: &Universe, tenant: Tenant, quota: Quota) -> Result<Held, QuotaExceeded> {
         let of_token =
             tenant.token.and_then(|(token, limits)| Some((token, quota.of(&limits)?))).map(|(token, limit)| {
                 self.0.token_accounts.of(token, universe.quotas().now_ns()).begin(Scope::Token, quota, Some(limit))
@@ -88,7 +89,7 @@ impl<E: Engine> Node<E> {
     }
 
     /// Room for what is about to be made.
-    pub(crate) async fn grow(&self, universe: &Universe<E>, tenant: Tenant, more: Amounts) -> Result<Growth, Problem> {
+    pub(crate) async fn grow(&self, universe: &Universe, tenant: Tenant, more: Amounts) -> Result<Growth, Problem> {
         let plane = universe.plane();
         let reserved = universe.quotas().reserve(plane, more).await?;
         let reservation = reserved.map_err(|exceeded| self.refused(exceeded))?;
@@ -97,12 +98,7 @@ impl<E: Engine> Node<E> {
     }
 
     /// Charges the token with what is brought in with it, if that is limited.
-    async fn charge(
-        &self,
-        universe: &Universe<E>,
-        tenant: Tenant,
-        more: Amounts,
-    ) -> Result<Option<TokenCharge>, Problem> {
+    async fn charge(&self, universe: &Universe, tenant: Tenant, more: Amounts) -> Result<Option<TokenCharge>, Problem> {
         let Some((token, limits)) = tenant.token.filter(|_| more != Amounts::default()) else { return Ok(None) };
         TokenCharge::make(universe.plane(), token, limits, more).await.map_err(|not| self.not_charged(not))
     }
@@ -115,19 +111,14 @@ impl<E: Engine> Node<E> {
     }
 
     /// For adapters, which the node itself keeps running: it does not keep the node.
-    pub(super) fn room(&self) -> NodeRoom<E> {
+    pub(super) fn room(&self) -> NodeRoom {
         NodeRoom(Arc::downgrade(&self.0))
     }
 }
 
 impl Growth {
     /// What is made turned out to have so many bytes: if there is no room for them, it is not made.
-    pub(crate) async fn grow_to<E: Engine>(
-        &mut self,
-        node: &Node<E>,
-        universe: &Universe<E>,
-        bytes: u64,
-    ) -> Result<(), Problem> {
+    pub(crate) async fn grow_to(&mut self, node: &Node, universe: &Universe, bytes: u64) -> Result<(), Problem> {
         if let Some(reservation) = &mut self.reservation {
             let more = bytes.saturating_sub(reservation.bytes());
             let grown = universe.quotas().grow(reservation, Amounts::bytes(more));
@@ -146,7 +137,7 @@ impl Growth {
     }
 
     /// It was made, with so many bytes.
-    pub(crate) async fn keep_bytes<E: Engine>(mut self, universe: &Universe<E>, bytes: u64) {
+    pub(crate) async fn keep_bytes(mut self, universe: &Universe, bytes: u64) {
         if let Some(charge) = self.charge.take() {
             charge.settle(universe.plane(), bytes).await;
         }
@@ -161,7 +152,7 @@ impl Growth {
     }
 
     /// It was not made, or was there before.
-    pub(crate) async fn give_back<E: Engine>(self, universe: &Universe<E>) {
+    pub(crate) async fn give_back(self, universe: &Universe) {
         if let Some(charge) = self.charge {
             charge.give_back(universe.plane()).await;
         }
@@ -169,9 +160,9 @@ impl Growth {
 }
 
 /// Whether universes have room for what their programs make.
-pub(super) struct NodeRoom<E: Engine>(Weak<Shared<E>>);
+pub(super) struct NodeRoom(Weak<Shared>);
 
-impl<E: Engine> NodeRoom<E> {
+impl NodeRoom {
     async fn ask(&self, universe: UniverseId, more: Amounts) -> Result<(), Failure> {
         let Some(node) = self.0.upgrade().map(Node) else { return Ok(()) };
         let Some(universe) = node.universe(&universe.to_string()) else { return Ok(()) };
@@ -192,7 +183,7 @@ impl<E: Engine> NodeRoom<E> {
     }
 }
 
-impl<E: Engine> Room for NodeRoom<E> {
+impl Room for NodeRoom {
     fn world(&self, universe: UniverseId) -> BoxFuture<'_, Result<(), Failure>> {
         Box::pin(self.ask(universe, Amounts::WORLD))
     }

@@ -8,7 +8,7 @@ use mundi_adapters::{
     http::HttpAdapter, llm::LlmAdapter, process::ProcessAdapter, reach::Reach, room::Room, spawn::SpawnAdapter,
     world_call::WorldCallAdapter,
 };
-use mundi_engine::Engine;
+use mundi_engine::AnyEngine;
 use mundi_model::{UniverseId, WorkerId};
 use mundi_runtime::{
     LocalWorlds, Plane,
@@ -28,7 +28,7 @@ use mundi_runtime::{
 use std::{sync::Arc, time::Duration};
 
 /// A duty of the orchestrator: of all processes that have it, one sweeps.
-fn sweeper<E: Engine>(node: &Node<E>, universe: UniverseId) -> Sweeper<E> {
+fn sweeper(node: &Node, universe: UniverseId) -> Sweeper<AnyEngine> {
     let (sweep, interval) = (node.config().sweep, node.config().sweep_interval);
     let config = SweeperConfig { universe, worker: node.worker(), interval, sweep };
     Sweeper::new(node.plane().clone(), config, node.0.metrics.clone())
@@ -73,11 +73,11 @@ struct Worlds<P: Plane> {
     shell: Stop,
 }
 
-impl<E: Engine> Roles<NodePlane<E>> {
+impl Roles<NodePlane> {
     /// `plane` is the universe's own.
     pub(super) async fn start(
-        node: &Node<E>,
-        plane: NodePlane<E>,
+        node: &Node,
+        plane: NodePlane,
         name: &str,
         quotas: Arc<UniverseQuotas>,
         calls: Calls,
@@ -107,14 +107,14 @@ impl<E: Engine> Roles<NodePlane<E>> {
         Ok(roles)
     }
 
-    pub(super) fn worlds(&self) -> Option<&WorldWorker<NodePlane<E>>> {
+    pub(super) fn worlds(&self) -> Option<&WorldWorker<NodePlane>> {
         self.worlds.as_ref().map(|worlds| &worlds.worker)
     }
 
     async fn run_worlds(
         &mut self,
-        node: &Node<E>,
-        plane: NodePlane<E>,
+        node: &Node,
+        plane: NodePlane,
         quotas: Arc<UniverseQuotas>,
         calls: Calls,
     ) -> Result<(), NodeError> {
@@ -132,12 +132,7 @@ impl<E: Engine> Roles<NodePlane<E>> {
         Ok(())
     }
 
-    async fn run_adapters(
-        &mut self,
-        node: &Node<E>,
-        name: &str,
-        quotas: &Arc<UniverseQuotas>,
-    ) -> Result<(), NodeError> {
+    async fn run_adapters(&mut self, node: &Node, name: &str, quotas: &Arc<UniverseQuotas>) -> Result<(), NodeError> {
         let (config, plane, universe) = (node.config(), node.plane(), quotas.id());
         let room: Arc<dyn Room> = Arc::new(node.room());
         let (engine, blobs, clock) = (plane.engine.clone(), plane.blobs.clone(), plane.clock.clone());
@@ -166,8 +161,8 @@ impl<E: Engine> Roles<NodePlane<E>> {
         let spawn = SpawnAdapter::new(plane.clone()).with_dedupe_window_ns(config.dedupe_window_ns());
         worker = worker.serve(Arc::new(spawn.with_room(room.clone()).with_built_in(node.built_in_names())));
         worker = worker.serve(Arc::new(ForkAdapter::new(plane.clone()).with_room(room)));
-        worker = worker.serve(Arc::new(ChildCancelAdapter::new(plane.clone())));
-        worker = worker.serve(Arc::new(ChildDoneAdapter::new(plane.clone())));
+        worker = worker.serve(Arc::new(ChildCancelAdapter::new(plane.clone(), node.0.metrics.clone())));
+        worker = worker.serve(Arc::new(ChildDoneAdapter::new(plane.clone(), node.0.metrics.clone())));
         if let Some(llm) = config.llm.clone() {
             worker = worker.serve(Arc::new(LlmAdapter::new(http.clone(), llm)));
         }
@@ -180,7 +175,7 @@ impl<E: Engine> Roles<NodePlane<E>> {
     }
 
     /// Children run where adapters do. Those of an earlier life of this process end before it accepts new ones.
-    async fn run_children(&mut self, node: &Node<E>, universe: UniverseId) -> Result<(), NodeError> {
+    async fn run_children(&mut self, node: &Node, universe: UniverseId) -> Result<(), NodeError> {
         let (plane, config) = (node.plane().clone(), node.config());
         let is_alone = config.adapters.is_alone;
         let lease_ns = nanos(config.adapters.claim_ttl);
@@ -209,8 +204,8 @@ impl<E: Engine> Roles<NodePlane<E>> {
 
     async fn run_watcher(
         &mut self,
-        node: &Node<E>,
-        plane: NodePlane<E>,
+        node: &Node,
+        plane: NodePlane,
         universe: UniverseId,
         calls: Calls,
     ) -> Result<(), NodeError> {
@@ -226,7 +221,7 @@ impl<E: Engine> Roles<NodePlane<E>> {
         Ok(())
     }
 
-    async fn run_timers(&mut self, node: &Node<E>, universe: UniverseId) -> Result<(), NodeError> {
+    async fn run_timers(&mut self, node: &Node, universe: UniverseId) -> Result<(), NodeError> {
         let plane = node.plane().clone();
         let dedupe_window_ns = node.config().dedupe_window_ns();
         let config = TimerWorkerConfig { dedupe_window_ns, ..TimerWorkerConfig::default() };
@@ -244,7 +239,7 @@ impl<E: Engine> Roles<NodePlane<E>> {
     }
 
     /// Keeps a shell until the node drains. One that ends because of a failure is an error in the log, or the end of the process.
-    fn run_shell(&mut self, node: &Node<E>, stop: Stop) {
+    fn run_shell(&mut self, node: &Node, stop: Stop) {
         self.shells.push(stop.clone());
         let (node, plane) = (node.clone(), node.plane().clone());
         plane.spawner().spawn(Box::pin(async move {
@@ -284,8 +279,8 @@ impl<E: Engine> Roles<NodePlane<E>> {
 }
 
 /// Runs a role in its shell.
-async fn run<E: Engine, R: shell::Role<NodePlane<E>>>(
-    node: &Node<E>,
+async fn run<R: shell::Role<NodePlane>>(
+    node: &Node,
     universe: UniverseId,
     role: R,
     report: Arc<Report>,

@@ -9,7 +9,6 @@ use super::{
 };
 use crate::quotas::UniverseQuotas;
 use axum::http::{HeaderMap, HeaderValue, header};
-use mundi_engine::Engine;
 use mundi_kernel::{loader::UniverseShare, manifest::Manifest};
 use mundi_model::{
     Hash, UniverseId, Value, WorldId, cbor,
@@ -31,6 +30,7 @@ use std::{
     sync::{Arc, LazyLock, atomic::AtomicU64},
     time::Duration,
 };
+use url::Url;
 
 /// How long a call waits for its reply unless it says so itself.
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -39,23 +39,23 @@ pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 static ACCEPT_CBOR: LazyLock<HeaderMap> =
     LazyLock::new(|| HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static("application/cbor"))]));
 
-pub struct Universe<E: Engine> {
+pub struct Universe {
     name: String,
     id: UniverseId,
-    plane: NodePlane<E>,
-    ops: Ops<NodePlane<E>>,
+    plane: NodePlane,
+    ops: Ops<NodePlane>,
     /// The manifests of the programs that come with the node, by name.
     manifests: BTreeMap<String, Hash>,
     /// The programs that come with the node, all versions of them.
     pub(super) built_in: Vec<BuiltIn>,
-    roles: Roles<NodePlane<E>>,
-    forwarder: Option<Arc<Forwarder<E>>>,
+    roles: Roles<NodePlane>,
+    forwarder: Option<Arc<Forwarder>>,
     quotas: Arc<UniverseQuotas>,
     pub(super) world_names: WorldNames,
 }
 
 /// What the node has, with programs that share its processors as this universe does.
-fn plane_of<E: Engine>(node: &Node<E>, name: &str, id: UniverseId, fuel: Arc<AtomicU64>) -> NodePlane<E> {
+fn plane_of(node: &Node, name: &str, id: UniverseId, fuel: Arc<AtomicU64>) -> NodePlane {
     let plane = node.plane().clone();
     let weight = node.config().weights.get(name).copied().unwrap_or(1);
     let (blobs, runtime) = (plane.blobs.clone(), tokio::runtime::Handle::current());
@@ -66,8 +66,8 @@ fn plane_of<E: Engine>(node: &Node<E>, name: &str, id: UniverseId, fuel: Arc<Ato
     NodePlane { registry, ..plane }
 }
 
-impl<E: Engine> Universe<E> {
-    pub(super) async fn open(node: &Node<E>, name: &str, id: UniverseId) -> Result<Self, NodeError> {
+impl Universe {
+    pub(super) async fn open(node: &Node, name: &str, id: UniverseId) -> Result<Self, NodeError> {
         let quotas = node.quotas_of(name, id);
         let plane = plane_of(node, name, id, quotas.fuel_meter());
         let guard = GuardSchema { universe: id, expected: SchemaVersion::CURRENT, bootstrap: true };
@@ -94,6 +94,7 @@ impl<E: Engine> Universe<E> {
         quotas.follow(&plane).await?;
         let roles = Roles::start(node, plane.clone(), name, quotas.clone(), calls.clone()).await?;
         let ops = Ops::new(plane.clone(), id, calls).with_dedupe_window_ns(node.config().dedupe_window_ns());
+        let ops = ops.with_metrics(node.shared_metrics());
         let ops = match roles.worlds() {
             Some(worker) => ops.beside(worker.clone()),
             None => ops,
@@ -125,11 +126,11 @@ impl<E: Engine> Universe<E> {
         &self.quotas
     }
 
-    pub fn ops(&self) -> &Ops<NodePlane<E>> {
+    pub fn ops(&self) -> &Ops<NodePlane> {
         &self.ops
     }
 
-    pub fn plane(&self) -> &NodePlane<E> {
+    pub fn plane(&self) -> &NodePlane {
         &self.plane
     }
 
@@ -157,6 +158,12 @@ impl<E: Engine> Universe<E> {
     /// Whether a world is held by this process, as far as it knows.
     pub(crate) fn holds(&self, world: WorldId) -> bool {
         self.roles.worlds().is_some_and(|worlds| worlds.holds(world))
+    }
+
+    /// The address of the process that holds the world, if another one does and clients may know. A process alone knows no other.
+    pub(crate) async fn address_of_holder(&self, world: WorldId) -> Option<Url> {
+        let forwarder = self.forwarder.as_deref().filter(|_| !self.holds(world))?;
+        Box::pin(forwarder.address_of_holder(self.id, world)).await
     }
 
     /// How old the inbox of a world is that this process holds, as far as it knows; `None` if it does not hold it.

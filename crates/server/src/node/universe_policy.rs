@@ -2,20 +2,19 @@
 
 use super::{Node, Shared, Universe, UniverseRules};
 use mundi_adapters::reach::UniversePolicy;
-use mundi_engine::Engine;
 use mundi_model::UniverseId;
 use std::sync::{Arc, Weak};
 
 /// A node's universes by name, for a role that the node itself keeps running: it does not keep the node.
-pub(super) struct NodeUniverses<E: Engine>(Weak<Shared<E>>);
+pub(super) struct NodeUniverses(Weak<Shared>);
 
-impl<E: Engine> Node<E> {
-    pub(super) fn universe_policy(&self) -> NodeUniverses<E> {
+impl Node {
+    pub(super) fn universe_policy(&self) -> NodeUniverses {
         NodeUniverses(Arc::downgrade(&self.0))
     }
 
     /// What the configuration says about a universe, by its name or its id.
-    pub fn rules_of(&self, universe: &Universe<E>) -> Option<&UniverseRules> {
+    pub fn rules_of(&self, universe: &Universe) -> Option<&UniverseRules> {
         self.rules(universe.name(), universe.id())
     }
 
@@ -25,7 +24,7 @@ impl<E: Engine> Node<E> {
     }
 }
 
-impl<E: Engine> UniversePolicy for NodeUniverses<E> {
+impl UniversePolicy for NodeUniverses {
     fn accepts(&self, to: UniverseId, from: UniverseId) -> bool {
         let Some(node) = self.0.upgrade().map(Node) else { return false };
         let Some(to) = node.universe(&to.to_string()) else { return false };

@@ -1,7 +1,6 @@
 //! Which world a name stands for. Most ids follow from the name; those of imports and of some forks are looked up once.
 
 use super::{NodeError, Universe};
-use mundi_engine::Engine;
 use mundi_model::{WorldAddress, WorldId, WorldName, limits};
 use std::{
     collections::BTreeMap,
@@ -26,7 +25,7 @@ impl WorldNames {
     }
 }
 
-impl<E: Engine> Universe<E> {
+impl Universe {
     /// The world that an id or a name stands for. That it exists is not known yet: a name that nobody has stands for the id that follows from it.
     pub async fn world_at(&self, address: &WorldAddress) -> Result<WorldId, NodeError> {
         match address {

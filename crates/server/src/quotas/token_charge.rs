@@ -2,7 +2,6 @@
 
 use super::{Amounts, Quota, QuotaExceeded, Scope, counts};
 use crate::node::NodePlane;
-use mundi_engine::Engine;
 use mundi_runtime::{Plane, RuntimeError};
 use mundi_store::{
     protocol::{ChargeToken, Charged},
@@ -26,8 +25,8 @@ pub(crate) enum NotCharged {
 
 impl TokenCharge {
     /// Charges a token, if something of what it brings in is limited.
-    pub(crate) async fn make<E: Engine>(
-        plane: &NodePlane<E>,
+    pub(crate) async fn make(
+        plane: &NodePlane,
         id: TokenId,
         quotas: Quotas,
         amounts: Amounts,
@@ -45,14 +44,14 @@ impl TokenCharge {
     }
 
     /// What it is for turned out to have more bytes.
-    pub(crate) async fn add_bytes<E: Engine>(&mut self, plane: &NodePlane<E>, more: u64) -> Result<(), NotCharged> {
+    pub(crate) async fn add_bytes(&mut self, plane: &NodePlane, more: u64) -> Result<(), NotCharged> {
         make(plane, &ChargeToken { amount: Amounts::bytes(more).into(), change: change(plane), ..self.charge }).await?;
         self.charge.amount.bytes = self.charge.amount.bytes.saturating_add(more);
         Ok(())
     }
 
     /// It was made, with so many bytes: the excess charge is returned.
-    pub(crate) async fn settle<E: Engine>(mut self, plane: &NodePlane<E>, bytes: u64) {
+    pub(crate) async fn settle(mut self, plane: &NodePlane, bytes: u64) {
         let surplus = self.bytes().saturating_sub(bytes);
         if surplus > 0 {
             self.charge.amount = Amounts::bytes(surplus).into();
@@ -61,14 +60,14 @@ impl TokenCharge {
     }
 
     /// What was charged for was not made. If this is not reached, the token has paid for nothing: better than the other way round.
-    pub(crate) async fn give_back<E: Engine>(self, plane: &NodePlane<E>) {
+    pub(crate) async fn give_back(self, plane: &NodePlane) {
         if let Err(error) = plane.run(&ChargeToken { give_back: true, change: change(plane), ..self.charge }).await {
             tracing::debug!(%error, "a quota charge could not be returned");
         }
     }
 }
 
-async fn make<E: Engine>(plane: &NodePlane<E>, charge: &ChargeToken) -> Result<(), NotCharged> {
+async fn make(plane: &NodePlane, charge: &ChargeToken) -> Result<(), NotCharged> {
     match plane.run(charge).await.map_err(|error| NotCharged::Failed(error.into()))?.output {
         Charged::Yes => Ok(()),
         Charged::No(usage) => {
@@ -82,6 +81,6 @@ async fn make<E: Engine>(plane: &NodePlane<E>, charge: &ChargeToken) -> Result<(
 }
 
 /// Names one change, so that one with an unknown result counts once.
-fn change<E: Engine>(plane: &NodePlane<E>) -> u64 {
+fn change(plane: &NodePlane) -> u64 {
     u64::from_be_bytes(plane.random())
 }

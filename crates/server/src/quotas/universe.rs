@@ -8,7 +8,7 @@ use super::{
     counts::{self, Amounts, Counts, Reservation},
 };
 use crate::node::NodePlane;
-use mundi_engine::{Engine, EngineError};
+use mundi_engine::{AnyEngine, EngineError};
 use mundi_model::{IntentHash, UniverseId};
 use mundi_runtime::{
     Plane,
@@ -155,7 +155,7 @@ impl UniverseQuotas {
     }
 
     /// Reads what was set, and follows it as long as someone has these quotas.
-    pub(crate) async fn follow<E: Engine>(self: &Arc<Self>, plane: &NodePlane<E>) -> Result<(), StoreError> {
+    pub(crate) async fn follow(self: &Arc<Self>, plane: &NodePlane) -> Result<(), StoreError> {
         self.set(seen_quotas(&plane.engine, self.id).await?.quotas);
         let (engine, own) = (plane.engine.clone(), Arc::downgrade(self));
         plane.spawner().spawn(Box::pin(async move {
@@ -183,9 +183,9 @@ impl UniverseQuotas {
     }
 
     /// Room for what is about to be made; `None` if nothing of it is limited.
-    pub(crate) async fn reserve<E: Engine>(
+    pub(crate) async fn reserve(
         &self,
-        plane: &NodePlane<E>,
+        plane: &NodePlane,
         more: Amounts,
     ) -> Result<Result<Option<Reservation>, QuotaExceeded>, StoreError> {
         let limits = self.limits();
@@ -201,7 +201,7 @@ impl UniverseQuotas {
         reservation.grow(more, &self.limits())
     }
 
-    pub(crate) async fn counted<E: Engine>(&self, plane: &NodePlane<E>) -> Result<Amounts, StoreError> {
+    pub(crate) async fn counted(&self, plane: &NodePlane) -> Result<Amounts, StoreError> {
         self.counts.current(|| self.now_ns(), self.built_in, || reachability::usage(&plane.blobs, self.id)).await
     }
 
@@ -271,7 +271,7 @@ impl EffectPace for UniverseQuotas {
 }
 
 /// Takes over what is set, again and again, until the engine fails or nobody is left who goes by it.
-async fn changes<E: Engine>(engine: &E, own: &Weak<UniverseQuotas>) -> Result<(), StoreError> {
+async fn changes(engine: &AnyEngine, own: &Weak<UniverseQuotas>) -> Result<(), StoreError> {
     loop {
         let Some(quotas) = own.upgrade() else { return Ok(()) };
         let (id, seen) = (quotas.id, seen_quotas(engine, quotas.id).await?);

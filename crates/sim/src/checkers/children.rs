@@ -1,8 +1,10 @@
-//! Children: phases only rise, a child is started at most once, its events belong to its phase, a cancel is named by all that it caused, and no
-//! budget is passed.
+//! Children: phases only rise, a child is started at most once, its events belong to its phase, a cancel is named by all that it caused, no
+//! budget is passed, and what is reported counts once. A child that is a world has its world from its start on, ends only by its own word or a cancel,
+//! and is told of that. Calls of agents have keys of their own.
 
 use mundi_model::{
-    child::{ChildEvent, ChildId, DispatchToken, EventKind, Lane, Phase},
+    Code, IntentHash, WorldId,
+    child::{ChildEvent, ChildId, DispatchToken, EventKind, KIND_WORLD, Lane, Phase},
     record::{Body, Input, Record},
 };
 use mundi_store::protocol::BudgetLines;
@@ -19,6 +21,9 @@ pub(crate) struct Observed {
 pub(crate) struct Watched {
     children: BTreeMap<ChildId, DispatchToken>,
     starts: BTreeMap<ChildId, BTreeSet<[u8; 16]>>,
+    /// The most tokens that an executor said a child used.
+    said: BTreeMap<ChildId, u64>,
+    calls: BTreeSet<IntentHash>,
 }
 
 impl Watched {
@@ -30,6 +35,47 @@ impl Watched {
             return Err(format!("{child} was started under two leases"));
         }
         Ok(())
+    }
+
+    /// An executor is about to say how many tokens a child used so far.
+    pub(crate) fn says(&mut self, child: ChildId, tokens: u64) {
+        let said = self.said.entry(child).or_default();
+        *said = tokens.max(*said);
+    }
+
+    /// An agent calls the outside under a key.
+    pub(crate) fn calls(&mut self, child: ChildId, key: IntentHash) -> Result<(), String> {
+        match self.calls.insert(key) {
+            true => Ok(()),
+            false => Err(format!("a call of {child} has the key of another call")),
+        }
+    }
+
+    /// Those of kind `world`.
+    pub(crate) fn world_children(&self) -> Vec<ChildId> {
+        let of_kind = self.children.values().filter(|token| token.kind == KIND_WORLD);
+        of_kind.map(|token| token.child).collect()
+    }
+
+    /// Of children that are worlds: which of these worlds exist.
+    pub(crate) fn worlds(&self, exist: &BTreeSet<WorldId>) -> Result<(), String> {
+        for (child, token) in self.children.iter().filter(|(_, token)| token.kind == KIND_WORLD) {
+            if token.world().is_some() != exist.contains(&child.world()) {
+                let exists = exist.contains(&child.world());
+                return Err(format!("{child} is {}, and that its world exists is {exists}", token.phase.as_str()));
+            }
+            let code = token.end.as_ref().and_then(|end| end.code.as_deref());
+            if token.world().is_some() && code == Some(Code::UrmChildTerminatedOnRestart.as_str()) {
+                return Err(format!("{child} is a world, and recovery ended it"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The worlds that were started as children and cancelled: each is to be told.
+    pub(crate) fn cancelled_worlds(&self) -> Vec<WorldId> {
+        let cancelled = |token: &&DispatchToken| token.cancel_request_id.is_some() && token.events == 3;
+        self.children.values().filter(cancelled).filter_map(DispatchToken::world).collect()
     }
 
     pub(crate) fn child(&mut self, Observed { token, events }: Observed) -> Result<(), String> {
@@ -51,6 +97,10 @@ impl Watched {
             }
         }
         check_events(&token, &events)?;
+        let (tokens, said) = (token.spent.get(Lane::Tokens).unwrap_or(0), self.said.get(&child).copied().unwrap_or(0));
+        if tokens > said {
+            return Err(format!("{child} was debited {tokens} tokens, and its executor said at most {said}"));
+        }
         self.children.insert(child, token);
         Ok(())
     }
@@ -61,7 +111,7 @@ impl Watched {
                 return Err(format!("{} of {} were spent of {:?}", budget.total, lane.as_str(), budget.limit));
             }
             let spent: u64 = self.children.values().map(|token| token.spent.get(*lane).unwrap_or(0)).sum();
-            if *lane == Lane::Tokens && spent != budget.total {
+            if spent != budget.total {
                 return Err(format!("the children spent {spent} {}, and the total is {}", lane.as_str(), budget.total));
             }
         }

@@ -20,7 +20,7 @@ use mundi_store::keyspace::{
 };
 use std::{collections::BTreeMap, fmt};
 
-/// Who may do something with a claim.
+/// The holders that may act on a claim.
 #[derive(Clone, Copy)]
 enum ClaimHolder {
     Life(Author),

@@ -1,12 +1,14 @@
-//! The index of worlds: after every commit, the entries of each world that it touches are those that follow from the world's record and its manifest, and a
-//! name leads to the world that has it.
+//! The index of worlds: after every commit, the entries of each world that it touches are those that follow from the world's record, its manifest and its last
+//! activity; a name leads to the world that has it, and never to another one.
 
 use super::Evidence;
 use crate::log::Write;
 use bytes::Bytes;
 use mundi_model::{Hash, UniverseId, WorldId, cbor};
 use mundi_store::keyspace::{
-    Family, Parts, manifest_at,
+    Family, Parts,
+    last_active::LastActive,
+    manifest_at,
     named_world::{self, NamedWorld},
     world_index::{self, Indexed},
     world_meta::WorldMeta,
@@ -21,6 +23,7 @@ struct Told {
     metas: BTreeMap<Place, WorldMeta>,
     /// The newest manifest; heights only rise.
     manifests: BTreeMap<Place, Hash>,
+    active: BTreeMap<Place, u64>,
     entries: BTreeMap<Place, BTreeSet<Bytes>>,
     names: BTreeMap<Bytes, WorldId>,
 }
@@ -46,11 +49,15 @@ impl Told {
         let Some(parts) = Parts::of(key) else { return Ok(None) };
         let place = match (parts.family, parts.world) {
             (Family::WorldIndex, _) => (parts.universe, world_index::world_of(key).ok_or("an entry without a world")?),
-            (Family::WorldMeta | Family::ManifestAt, Some(world)) => (parts.universe, world),
+            (Family::WorldMeta | Family::ManifestAt | Family::LastActive, Some(world)) => (parts.universe, world),
             (Family::NamedWorld, _) => {
                 if let Write::Put(key, value) = write {
                     let named: NamedWorld = cbor::decode(value).map_err(|error| error.to_string())?;
-                    self.names.insert(key.clone(), named.world);
+                    if let Some(before) = self.names.insert(key.clone(), named.world)
+                        && before != named.world
+                    {
+                        return Err(format!("the name of {before} was given to {}, too", named.world));
+                    }
                 }
                 return Ok(None);
             }
@@ -62,6 +69,10 @@ impl Told {
             }
             (Write::Put(key, value), Family::ManifestAt) => {
                 self.manifests.insert(place, manifest_at::decode(key, value).map_err(|error| error.to_string())?);
+            }
+            (Write::Put(_, value), Family::LastActive) => {
+                let active: LastActive = cbor::decode(value).map_err(|error| error.to_string())?;
+                self.active.insert(place, active.at_ns);
             }
             (Write::Put(key, _), Family::WorldIndex) => {
                 self.entries.entry(place).or_default().insert(key.clone());
@@ -82,6 +93,10 @@ impl Told {
             && let Some(manifest) = self.manifests.get(&place)
         {
             expected.insert(world_index::key(universe, Indexed::Manifest(*manifest), world));
+        }
+        if !meta.state.is_gone() {
+            let active_ns = self.active.get(&place).copied().unwrap_or(0);
+            expected.insert(world_index::key(universe, Indexed::ActiveAt(active_ns), world));
         }
         let none = BTreeSet::new();
         let found = self.entries.get(&place).unwrap_or(&none);

@@ -84,7 +84,7 @@ fn one(evidence: &Evidence, history: &WorldHistory, sent: &[&Sent]) -> Result<()
     })
 }
 
-/// Who heard before another began stands before it. What was sent again began with its first try.
+/// An item that was acknowledged before another was sent precedes it. An item that was sent again began with its first try.
 fn in_order(sent: &[&Sent]) -> Result<(), String> {
     let mut began: BTreeMap<&str, u64> = BTreeMap::new();
     for sent in sent {

@@ -7,10 +7,12 @@ pub(crate) mod children;
 mod claims;
 mod fences;
 mod forks;
+pub(crate) mod functions;
 mod holds;
 mod index;
 mod ingress;
 mod journals;
+mod labels;
 mod leases;
 pub(crate) mod pools;
 mod receipts;
@@ -65,6 +67,7 @@ const CHECKERS: &[Checker] = &[
     ("sandboxes", sandboxes::check),
     ("holds", holds::check),
     ("index", index::check),
+    ("labels", labels::check),
     ("replay", replay::check),
 ];
 

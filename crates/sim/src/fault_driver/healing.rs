@@ -164,7 +164,7 @@ impl FaultDriver {
         Err("a client waits forever".to_owned())
     }
 
-    /// Whoever was put to rest on purpose is woken, and whoever is pinned is let go.
+    /// Wakes the worlds that were paused on purpose, and unpins pinned ones.
     pub(super) async fn wake_worlds(&self) {
         for setting in &self.settings {
             let ops = Ops::new(self.operator(), setting.universe, Calls::default());

@@ -20,7 +20,7 @@ use mundi_runtime::{
     Plane,
     calls::Calls,
     control::Ops,
-    lifecycle::{NewWorld, create, register_trusted},
+    lifecycle::{Naming, NewWorld, create, register_trusted},
     testing::{MENDED_VERSION, MendedScript, Script, holding_manifests, manifest, mended_manifest, script_event},
 };
 use mundi_store::{
@@ -79,7 +79,7 @@ impl FaultDriver {
             }
             for number in 0..self.run_state.between(1, 3) {
                 // The same ids in both universes: nothing may take one for the other.
-                create_world(&plane, &self.run_state, setting, world_id(number)).await?;
+                create_world(&plane, &self.run_state, setting, world_id(number), Naming::default()).await?;
                 self.notes.write(|pages| pages.worlds.entry(universe).or_default().push(world_id(number)));
             }
             self.create_broken(&plane, setting).await?;
@@ -155,7 +155,7 @@ impl FaultDriver {
         setting: &Setting,
     ) -> Result<(), mundi_runtime::RuntimeError> {
         let (universe, world) = (setting.universe, broken_world());
-        create_world(plane, &self.run_state, setting, world).await?;
+        create_world(plane, &self.run_state, setting, world, Naming::default()).await?;
         let origin = Origin::new(0);
         let item = NewItem { item: InboxItem { input: script_event("break"), origin }, dedupe: None };
         let (engine, clock, blobs) = (&plane.engine, &*plane.clock, &plane.blobs);

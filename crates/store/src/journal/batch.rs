@@ -22,6 +22,8 @@ pub struct Batch {
     intents: Vec<(IntentHash, Height)>,
     cancelled: Vec<IntentHash>,
     replies: Vec<(Height, Reply)>,
+    /// The newest input. What follows from its step stands above it.
+    taken: Height,
     failures: Failures,
 }
 
@@ -31,18 +33,17 @@ pub struct Failures {
     /// Somebody dealt with the failures before these: the world was upgraded, resumed, or its input retried or skipped.
     pub are_new: bool,
     pub count: u64,
-    /// The newest one: its height, code and reason.
+    /// The newest one: the height of the record whose step failed, or of the hold if its input was not consumed; code and reason.
     pub last: Option<(Height, String, String)>,
 }
 
 impl Failures {
-    fn note(&mut self, height: Height, body: &Body) {
+    /// Takes a record at this height into account. `taken` is the height of the newest input at or below it.
+    fn note(&mut self, height: Height, taken: Height, body: &Body) {
         match body {
             Body::StepFailed(StepFailed { code, .. }) if code == Code::StepSkipped.as_str() => {}
-            Body::StepFailed(StepFailed { code, reason }) | Body::Held(Held { code, reason, failed: Some(_) }) => {
-                self.count += 1;
-                self.last = Some((height, code.clone(), reason.clone()));
-            }
+            Body::StepFailed(StepFailed { code, reason }) => self.add(taken, code, reason),
+            Body::Held(Held { code, reason, failed: Some(_) }) => self.add(height, code, reason),
             Body::ManifestChange(_) => *self = Self { are_new: true, ..Self::default() },
             Body::Ingress(Ingress { item: InboxItem { input: Input::Control { command, .. }, .. }, .. })
                 if ["resume", "retry", "skip"].contains(&command.as_str()) =>
@@ -51,6 +52,11 @@ impl Failures {
             }
             _ => {}
         }
+    }
+
+    fn add(&mut self, height: Height, code: &str, reason: &str) {
+        self.count += 1;
+        self.last = Some((height, code.to_owned(), reason.to_owned()));
     }
 }
 
@@ -108,6 +114,7 @@ impl Batch {
             intents: Vec::new(),
             cancelled: Vec::new(),
             replies: Vec::new(),
+            taken: head.height,
             failures: Failures::default(),
         }
     }
@@ -125,7 +132,10 @@ impl Batch {
         }
         self.records.push(bytes.into());
         self.end = JournalHead { height: height.next(), chain };
-        self.failures.note(height, &body);
+        if matches!(body, Body::Ingress(_)) {
+            self.taken = height;
+        }
+        self.failures.note(height, self.taken, &body);
         match body {
             Body::ManifestChange(change) => self.manifests.push((height.next(), change.to)),
             Body::Intent(intent) => self.intents.push((intent.hash, height)),

@@ -79,3 +79,16 @@ pub(crate) fn keys_are_ordered<P: Ord + Debug>(
     prop_assert!(parse(&keys.0.as_bytes()[..keys.0.as_bytes().len() - 1]).is_err());
     Ok(())
 }
+
+/// Keys that end with a name sort by it, and give it back.
+pub(crate) fn keys_sort_by_name(
+    key: fn(UniverseId, &str) -> Key,
+    parse: fn(UniverseId, &[u8]) -> Result<String, StoreError>,
+    a: &str,
+    b: &str,
+) -> Result<(), TestCaseError> {
+    let (first, second) = (key(universe(), a), key(universe(), b));
+    prop_assert_eq!(first.cmp(&second), a.cmp(b));
+    prop_assert_eq!(parse(universe(), first.as_bytes()).expect("what was built"), a);
+    Ok(())
+}

@@ -8,6 +8,7 @@
 //! There is no raw-key API above the engine: a [`Key`] comes from the constructor of its family, and each
 //! constructor takes the [`UniverseId`]. The ordinals in [`Family`] are persisted; a test pins them.
 
+mod by_name;
 mod codec;
 #[cfg(test)]
 pub(crate) mod laws;
@@ -56,8 +57,8 @@ pub use shard::{SHARDS, Shard};
 pub use timers::{timer_dedupe, timer_due};
 pub use universes::{quotas, schema_version, token, token_usage, universe_import, universe_meta, universe_name};
 pub use worlds::{
-    last_active, lineage_child, manifest_at, named_world, open_call, reply, world_failure, world_index, world_log,
-    world_meta,
+    forked_world, last_active, manifest_at, named_world, open_call, reply, world_change, world_failure, world_index,
+    world_log, world_meta,
 };
 
 use mundi_model::UniverseId;
@@ -77,7 +78,7 @@ macro_rules! families {
         impl Family {
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// The name that the seeds give it, for errors and tools.
+            /// Its name, for errors and tools.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
             }
@@ -129,7 +130,7 @@ families! {
     Mailbox = 0x25, "mailboxes";
     MailAttempt = 0x26, "mailboxes/attempts";
     MailboxNotify = 0x27, "mailboxes/notify";
-    LineageChild = 0x28, "lineage/children";
+    ForkedWorld = 0x28, "lineage/forks";
     MailMark = 0x29, "mailboxes/low_water";
     MailDedupe = 0x2a, "mailboxes/dedupe";
     SnapshotDue = 0x2b, "snapshots/due";
@@ -143,6 +144,7 @@ families! {
     UniverseImport = 0x32, "directory/imports";
     TokenUsage = 0x33, "directory/token_usage";
     // Of a universe again.
+    WorldChange = 0x34, "worlds/changes";
     ChildWork = 0x40, "children/work";
     /// What follows is a world, then one of the families below.
     World = 0x7f, "w";

@@ -163,8 +163,8 @@ pub enum EffectError {
     #[error("there is no effect at {place}: it went on, or is over")]
     NotFound { place: EffectPlace },
     #[error(
-        "no effect under way and no dead letter has the intent {intent}; with its world, one that is over is found in the journal. \
-         Of a long queue only {max} that could be it are looked at: one beyond is found by its place (`e_…`)",
+        "no effect under way and no dead letter is {intent}, in the first {max} that could be it. One that is over is found with the \
+         name of its world",
         max = limits::EFFECT_SEARCH_ITEMS_MAX
     )]
     IntentNotFound { intent: IntentHash },

@@ -88,7 +88,7 @@ impl<E: Engine, B: Blobs> Fixture<E, B> {
             snapshot,
             inbox: None,
             inherited: Inherited::default(),
-            command: None,
+            commands: Vec::new(),
             name: None,
             labels: None,
             now_ns: 5,

@@ -54,7 +54,7 @@ async fn started(store: &Store) -> (Fence, ChildClaim) {
 }
 
 fn start(store: &Store, claim: ChildClaim) -> StartChild {
-    StartChild { claim, outlives_executor: false, now_ns: store.clock.now_ns() }
+    StartChild { claim, now_ns: store.clock.now_ns() }
 }
 
 #[test]
@@ -95,7 +95,7 @@ async fn leased_world(store: &Store) -> ChildClaim {
 
 async fn start_world(store: &Store, claim: &ChildClaim) -> Result<(), StoreError> {
     let first = event("begin").item;
-    let world = CreateWorld { command: Some(first), ..store.beginning(claim.child.world()) };
+    let world = CreateWorld { commands: vec![first], ..store.beginning(claim.child.world()) };
     let start = StartWorldChild { claim: *claim, world, now_ns: store.clock.now_ns() };
     start_world_child(&store.engine, &store.clock, &store.blobs, &PlainSnapshots, &start).await.map(drop)
 }

@@ -4,6 +4,7 @@ use crate::{Store, everything, journal::turn, live, live_with_items, on_the_heap
 use mundi_engine::{Engine, Memory, Transaction};
 use mundi_model::{
     Code, Coded, Hash, Height, IntentHash, LabelChange, Labels, WorldId, WorldName,
+    child::{ChildEnd, ChildEvent, ChildId, ChildOutcome, DispatchToken, EventKind, Lane, Phase, Spend},
     record::{Body, EffectPolicy, ForkGenesis, Payload, Receipt, ReceiptStatus, Record},
 };
 use mundi_store::{
@@ -11,8 +12,8 @@ use mundi_store::{
     blobs::Cas,
     keyspace::{Family, segment::SegmentRecord},
     protocol::{
-        ArchiveWorld, CloseWorld, DescribeWorld, HoldWorld, ImportWorld, IndexWorlds, Inherited, LabelWorld, NameWorld,
-        ReleaseHold, WorldCreated, delete_world, import_world,
+        ArchiveWorld, CarriedChild, CarriedChildren, CloseWorld, DescribeWorld, HoldWorld, ImportWorld, IndexWorlds,
+        Inherited, LabelWorld, NameWorld, ReleaseHold, WorldCreated, delete_world, import_world,
     },
     testing::{HandmadeWorld, PlainSnapshots, Probe, world_id},
 };
@@ -164,6 +165,7 @@ fn arrival(store: &InContentStore, world: WorldId) -> ImportWorld {
         now_ns: 5,
         manifest: None,
         answers: None,
+        told: None,
     };
     let receipt = |n: u8| Receipt {
         intent: IntentHash::of(&[n]),
@@ -187,11 +189,76 @@ fn arrival(store: &InContentStore, world: WorldId) -> ImportWorld {
         own_from: height,
         // More than fits one transaction.
         inherited: Inherited { receipts: (0..20).map(receipt).collect(), ..Inherited::default() },
+        children: Some(carried(world)),
         policy: EffectPolicy::Suppress,
         name: None,
         labels: None,
         now_ns: 5,
     }
+}
+
+/// One child that was cancelled before it was dispatched.
+fn carried(world: WorldId) -> CarriedChildren {
+    let intent = IntentHash::of(&[99]);
+    let token = DispatchToken {
+        child: ChildId::of_intent(&intent),
+        parent: world,
+        parent_seq: Height::new(4),
+        intent,
+        label: "it".into(),
+        kind: "external".into(),
+        params: Payload::Inline(Vec::new()),
+        budget: Spend::default(),
+        queue_seq: 3,
+        dispatch_seq: None,
+        run: None,
+        phase: Phase::Terminal,
+        events: 1,
+        cancel_request_id: Some("stop".into()),
+        withdrawn: false,
+        spent: Spend::default(),
+        spawned_at_ns: 1,
+        started_at_ns: None,
+        end: Some(ChildEnd {
+            outcome: ChildOutcome::Cancelled,
+            at_ns: 2,
+            code: Some("URM_CHILD_CANCELLED".into()),
+            reason: Some("cancelled".into()),
+            finished_by: None,
+        }),
+        manifest: None,
+        trace: None,
+        correlation_id: None,
+        call: None,
+    };
+    let event = ChildEvent {
+        kind: EventKind::Cancel,
+        seq: 0,
+        at_ns: 2,
+        phase: Phase::Terminal,
+        parent_seq: token.parent_seq,
+        dispatch_seq: None,
+        run: None,
+        code: Some("URM_CHILD_CANCELLED".into()),
+        reason: Some("cancelled".into()),
+        cancel_request_id: token.cancel_request_id.clone(),
+    };
+    let ended = vec![CarriedChild { token, events: vec![event] }];
+    let budgets = vec![Default::default(); Lane::ALL.len()];
+    let carried = CarriedChildren { next_queue_seq: 4, next_dispatch_seq: 3, budgets, ended };
+    carried.check(world).unwrap();
+    let mut forged = carried.clone();
+    forged.ended.extend(carried.ended.clone());
+    assert!(forged.check(world).is_err(), "a child twice");
+    forged = CarriedChildren { next_queue_seq: 3, ..carried.clone() };
+    assert!(forged.check(world).is_err(), "its number was never drawn");
+    forged = carried.clone();
+    forged.ended[0].token.phase = Phase::Started;
+    assert!(forged.check(world).is_err(), "it has not ended");
+    forged = carried.clone();
+    forged.ended[0].events.clear();
+    assert!(forged.check(world).is_err(), "a phase without its event");
+    carried
 }
 
 async fn import(store: &InContentStore, world: WorldId) -> Result<WorldCreated, StoreError> {

@@ -8,6 +8,7 @@
 )]
 
 mod corpus;
+mod functions;
 mod guest;
 mod hostile;
 mod parrot;

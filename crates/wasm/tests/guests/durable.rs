@@ -14,7 +14,7 @@ use mundi_model::{
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 
-const STEPS: u64 = 200;
+const STEPS: u64 = 300;
 /// Few enough that keys meet again, with the same input and with another one.
 const ORDERS: u64 = 30;
 
@@ -26,11 +26,18 @@ fn inline(value: serde_json::Value) -> Payload {
 fn next(director: &mut Director, world: &World) -> Input {
     let intents: Vec<_> = world.open_intents().cloned().collect();
     let timers: Vec<_> = world.timers().cloned().collect();
-    match director.draw(10) {
+    match director.draw(11) {
         0..5 if !intents.is_empty() => director.receipt(&intents),
         5..7 if !timers.is_empty() => {
             let timer = &timers[director.index(timers.len())];
             Input::TimerFired { timer: timer.hash, payload: Payload::Inline(Vec::new()) }
+        }
+        10 => {
+            let (order, number) = (format!("order/o{}", director.draw(ORDERS)), director.draw(6) + 1);
+            let with = [("ok", json!({ "given": number })), ("error", json!({ "code": "GIVEN", "reason": "by hand" }))];
+            let (outcome, value) = &with[director.index(2)];
+            let payload = inline(json!({ "resolve": order, "await": number, (*outcome): value }));
+            Input::Message { inbox: "$fn".to_owned(), payload, headers: BTreeMap::new() }
         }
         7 => {
             let verb = ["cancel", "pause", "resume"][director.index(3)];

@@ -30,6 +30,12 @@ pub const AWAITS_MAX: u32 = 1000;
 pub const VALUE_BYTES_MAX: usize = 512 << 10;
 /// Events addressed to one instance that it has not asked for yet.
 pub const SIGNALS_MAX: usize = 100;
+/// All of them together, so that the instance's cell always fits.
+pub const SIGNALS_BYTES_MAX: usize = 256 << 10;
+/// What an instance says about itself.
+pub const STATUS_BYTES_MAX: usize = 64 << 10;
+/// Awaits of one event without a key that a step wakes.
+pub const WAITERS_MAX: u32 = 1000;
 /// Callers that wait for one instance.
 pub const CALLERS_MAX: usize = 100;
 /// Open awaits that an instance's cell shows.
@@ -240,6 +246,21 @@ impl Label {
         let part = parts.next().map(str::to_owned);
         let number = if number == "start" { None } else { Some(number.parse().ok()?) };
         Some(Self { instance: format!("{function}/{key}"), run: run.parse().ok()?, number, part })
+    }
+}
+
+/// Gives up what an await waits for.
+pub(crate) fn withdraw(world: &mut World, head: &Head, number: u32, entry: &Entry) {
+    let label = head.label(number);
+    match &*entry.kind {
+        "effect" => {
+            world.cancel(&label);
+            world.cancel_timer(&format!("{label}/retry"));
+            world.cancel_timer(&format!("{label}/timeout"));
+        }
+        "timer" => drop(world.cancel_timer(&label)),
+        "event" => world.delete(&head.waiter_key(&entry.name, number)),
+        _ => {}
     }
 }
 

@@ -31,17 +31,26 @@
 
 pub(crate) mod cells;
 mod error;
+#[doc(hidden)]
+pub mod mutants;
 mod program;
 pub(crate) mod rows;
 mod run;
 mod waits;
 
-pub use cells::{AWAITS_MAX, ENDED_MAX, Failed, INSTANCES_MAX, SIGNALS_MAX, VALUE_BYTES_MAX};
+pub use cells::{
+    AWAITS_MAX, ENDED_MAX, Failed, INSTANCES_MAX, SIGNALS_BYTES_MAX, SIGNALS_MAX, STATUS_BYTES_MAX, VALUE_BYTES_MAX,
+    WAITERS_MAX,
+};
 pub use error::FunctionError;
 pub use program::{Functions, Handled};
 pub use waits::{Ask, Limit};
 
-use crate::{Effect, Level, Outgoing, Value, kinds};
+use crate::{
+    Effect, Level, Outgoing, Value,
+    children::{Budget, ChildPassed, child_spec},
+    kinds,
+};
 use cells::{Retry, is_name, milliseconds};
 use error::full;
 use run::{Returned, Scope, Shared};
@@ -181,6 +190,34 @@ impl Ctx {
             Ok(None)
         });
         Ask::new(&self.run, slot)
+    }
+
+    /// Runs a child of a kind (`process`, `world`, `agent`, `external`), which is started at most once, and waits for what it returns. Whoever
+    /// withdraws the wait (a race, a scope, a timeout, the end of the function) cancels the child.
+    pub fn child<T: DeserializeOwned>(
+        &self,
+        kind: &str,
+        params: &impl Serialize,
+        budget: &Budget,
+    ) -> Ask<ChildPassed<T>> {
+        self.child_within(kind, params, budget, None)
+    }
+
+    /// The same with a timeout, after which the child is cancelled and the wait fails with `EFFECT_TIMEOUT`.
+    pub fn child_within<T: DeserializeOwned>(
+        &self,
+        kind: &str,
+        params: &impl Serialize,
+        budget: &Budget,
+        timeout: Option<&str>,
+    ) -> Ask<ChildPassed<T>> {
+        match child_spec(kind, params, budget) {
+            Ok(spec) => {
+                let options = EffectOptions { retry: 0, timeout: timeout.map(str::to_owned) };
+                self.effect_with("child.spawn", &spec, &options)
+            }
+            Err(error) => Ask::failed(&self.run, program::failed(error)),
+        }
     }
 
     /// Waits so long: `500ms`, `30s`, `5m`, `1h`, `2d`.

@@ -4,8 +4,10 @@ use super::{
     Ctx, Done, FunctionError,
     cells::{
         self, CALLERS_MAX, Cancel, Entry, EntryState, FORMAT, Failed, Head, INBOX, INSTANCES_MAX, Label, Print,
-        SIGNALS_MAX, VALUE_BYTES_MAX, error_value, event_prefix, head_key, is_name, matches, print_of,
+        SIGNALS_BYTES_MAX, SIGNALS_MAX, STATUS_BYTES_MAX, VALUE_BYTES_MAX, WAITERS_MAX, error_value, event_prefix,
+        head_key, is_name, matches, print_of,
     },
+    mutants::{Mutant, planted},
     rows::{self, Log, Tail},
     run::{Code, Returned, Run, execute},
 };
@@ -94,6 +96,14 @@ impl Functions {
                 step.timer(&label)?;
             }
             Cause::Message { inbox, payload, .. } if inbox == INBOX => step.command(&cbor::decode(payload)?)?,
+            // The start of a child of a function: it waits for the end.
+            Cause::Message { inbox, headers, .. } if inbox == "child.started" => {
+                let mut labels = headers.iter().filter(|(name, _)| name == "label");
+                return Ok(match labels.any(|(_, label)| Label::parse(label).is_some()) {
+                    true => Handled::Yes,
+                    false => Handled::No,
+                });
+            }
             Cause::Message { .. } => return Ok(Handled::No),
             Cause::Upgraded { .. } => {
                 step.check()?;
@@ -120,7 +130,8 @@ impl Instances<'_> {
             return Err(refused("FUNCTION_KEY_INVALID", message));
         }
         let print = print_of(&input);
-        if let Some(head) = cells::head(self.world, &format!("{function}/{key}"))? {
+        let head = cells::head(self.world, &format!("{function}/{key}"))?;
+        if let Some(head) = head.filter(|head| head.ended_ns.is_none() || !planted(Mutant::EndedRunsAgain)) {
             return self.again(head, print);
         }
         if print.0 > VALUE_BYTES_MAX {
@@ -211,7 +222,14 @@ impl Instances<'_> {
         }
         head = run.head.clone();
         head.ran = run.ran();
-        head.status = run.status.take().or(head.status);
+        let status = run.status.take();
+        let status_bytes = status.as_ref().map_or(0, |status| print_of(status).0);
+        if status_bytes > STATUS_BYTES_MAX {
+            let message =
+                format!("the status has {status_bytes} bytes, more than {STATUS_BYTES_MAX}: put it into a cell");
+            return self.end(run, head, Err(FunctionError::new("FUNCTION_RESULT_TOO_LARGE", message)));
+        }
+        head.status = status.or(head.status);
         if head.state == "diverged" {
             (head.state, head.error) = ("running".to_owned(), None);
         }
@@ -245,7 +263,14 @@ impl Instances<'_> {
     ) -> Result<String, Failure> {
         run.withdraw_all();
         let result = match outcome {
-            Ok(Returned::Continue(input)) => return self.start_over(head, input),
+            Ok(Returned::Continue(input)) => match print_of(&input).0 {
+                bytes if bytes > VALUE_BYTES_MAX => {
+                    let message =
+                        format!("the input to start over with has {bytes} bytes, more than {VALUE_BYTES_MAX}");
+                    Err(FunctionError::new("FUNCTION_INPUT_TOO_LARGE", message))
+                }
+                _ => return self.start_over(head, input),
+            },
             Ok(Returned::Value(value)) => match print_of(&value).0 {
                 bytes if bytes > VALUE_BYTES_MAX => {
                     Err(FunctionError::new("FUNCTION_RESULT_TOO_LARGE", format!("the result has {bytes} bytes")))
@@ -364,7 +389,14 @@ impl Instances<'_> {
             return Ok(taken_by);
         }
         let (prefix, mut taken_by) = (event_prefix(schema), Vec::new());
-        for (waiter, wanted) in self.world.scan::<Value>(&prefix, None, INSTANCES_MAX)? {
+        let waiters = self.world.scan::<Value>(&prefix, None, WAITERS_MAX)?;
+        let last = waiters.last();
+        if last.is_some_and(|(last, _)| !self.world.scan_bytes(&prefix, Some(last), 1).is_empty()) {
+            let message =
+                format!("more than {WAITERS_MAX} awaits wait for `{schema}`: send it with the key of an instance");
+            return Err(refused("FUNCTIONS_FULL", message));
+        }
+        for (waiter, wanted) in waiters {
             let label = Label::parse(&format!("$fn/{}", &waiter[prefix.len()..]));
             let Some(label) = label.filter(|_| matches(value, &wanted)) else { continue };
             let Some(found) = self.find(&label)? else { continue };
@@ -400,24 +432,30 @@ impl Instances<'_> {
                 return self.resolve((head, entry, number), (EntryState::Ok, value.clone()));
             }
         }
-        if head.signals.len() >= SIGNALS_MAX {
-            let message = format!("{} has {SIGNALS_MAX} events that it has not asked for", head.instance());
+        head.signals.push((name.to_owned(), value.clone()));
+        let bytes: usize = head.signals.iter().map(|(_, value)| print_of(value).0).sum();
+        if head.signals.len() > SIGNALS_MAX || bytes > SIGNALS_BYTES_MAX {
+            let instance = head.instance();
+            let most = format!("{SIGNALS_MAX} events or {} KiB", SIGNALS_BYTES_MAX >> 10);
+            let message = format!("{instance} has as much as it may have that it has not asked for: {most}");
             return Err(refused("FUNCTION_SIGNALS_FULL", message));
         }
-        head.signals.push((name.to_owned(), value.clone()));
         self.world.put(&head_key(&head.instance()), &head)
     }
 
-    /// `{"cancel": "order/17", "reason": …}`, `{"pause": …}` or `{"resume": …}`: what an operator asks for.
+    /// `{"cancel": "order/17", "reason": …}`, `{"pause": …}`, `{"resume": …}` or `{"resolve": …, "await": 3, "ok": …}`, with `error` in place
+    /// of `ok` for a failure: what an operator asks for.
     fn command(&mut self, command: &Value) -> Result<(), Failure> {
-        let verb = ["cancel", "pause", "resume"].into_iter().find(|verb| command.get(verb).is_some());
+        let verb = ["cancel", "pause", "resume", "resolve"].into_iter().find(|verb| command.get(verb).is_some());
         let instance = verb.and_then(|verb| command[verb].as_str()).unwrap_or_default();
         let (Some(verb), Some(mut head)) = (verb, cells::head(self.world, instance)?) else {
             let message = format!("there is no instance `{instance}` to {}", verb.unwrap_or("change"));
             return Err(refused("FUNCTION_NOT_FOUND", message));
         };
         let (mut state, name) = (head.state.clone(), head.instance());
-        if head.ended_ns.is_none() {
+        if verb == "resolve" {
+            state = self.given_result(head, command)?;
+        } else if head.ended_ns.is_none() {
             head.paused = (verb == "pause").then_some(true);
             if verb == "cancel" && head.cancel.is_none() {
                 let reason = command["reason"].as_str().unwrap_or("it was cancelled").to_owned();
@@ -431,6 +469,30 @@ impl Instances<'_> {
             self.world.reply(&self.given.seq, &serde_json::json!({ "instance": name, "state": state }))?;
         }
         Ok(())
+    }
+
+    /// Ends an open await with a result that is given, in place of what it waits for. Says the state of the instance.
+    fn given_result(&mut self, mut head: Head, command: &Value) -> Result<String, Failure> {
+        let number = command["await"].as_u64().and_then(|number| u32::try_from(number).ok()).unwrap_or(0);
+        let instance = head.instance();
+        let is_over = head.ended_ns.is_some() || number == 0;
+        let entry = if is_over { None } else { rows::entry(self.world, &instance, number)? };
+        let Some(mut entry) = entry.filter(|entry| entry.state == EntryState::Open || planted(Mutant::EndedAwaitEnds))
+        else {
+            return Err(refused("FUNCTION_NOT_FOUND", format!("{instance} does not wait for await {number}")));
+        };
+        cells::withdraw(self.world, &head, number, &entry);
+        let (state, value) = match command.get("error") {
+            None => (EntryState::Ok, command["ok"].clone()),
+            Some(error) => {
+                let part = |name: &str| error[name].as_str().unwrap_or_default();
+                (EntryState::Error, error_value(part("code"), part("reason"), entry.attempts.unwrap_or(0)))
+            }
+        };
+        entry.end(self.world, &mut head, state, value);
+        rows::put_entry(self.world, &head, (number, &entry), None)?;
+        let log = rows::log(self.world, &head)?;
+        self.advance(head, log)
     }
 
     /// This program takes over: unless an instance would go another way than is on record.

@@ -8,6 +8,7 @@
 use super::{
     FunctionError,
     cells::{self, AWAITS_MAX, Entry, EntryState, Failed, Head, Print, describe, error_value, print_of},
+    mutants::{Mutant, planted},
     rows::{self, Log, Tail},
 };
 use crate::{Value, World, kinds::EffectError};
@@ -114,6 +115,12 @@ impl Run {
     pub(crate) fn new(head: Head, Log { entries, tail }: Log, declared: Rc<Vec<String>>, is_check: bool) -> Self {
         let ended = |(number, entry): (u32, &Entry)| Some((entry.order?, Ended::Await(number)));
         let mut order: BTreeMap<_, _> = (0..).zip(&entries).filter_map(ended).collect();
+        if planted(Mutant::ResultsUnordered) {
+            let mut numbers: Vec<_> =
+                (0..).zip(&entries).filter(|(_, it)| it.order.is_some()).map(|(n, _)| n).collect();
+            numbers.sort_unstable();
+            order = (0..).zip(numbers.into_iter().map(Ended::Await)).collect();
+        }
         if let Some(cancel) = &head.cancel {
             order.insert(cancel.order, Ended::Cancel);
         }
@@ -365,18 +372,8 @@ impl Run {
     }
 
     fn withdraw_number(&mut self, number: u32) {
-        let label = self.head.label(number);
         let entry = &mut self.entries[number as usize];
-        match &*entry.kind {
-            "effect" => {
-                self.world.cancel(&label);
-                self.world.cancel_timer(&format!("{label}/retry"));
-                self.world.cancel_timer(&format!("{label}/timeout"));
-            }
-            "timer" => drop(self.world.cancel_timer(&label)),
-            "event" => self.world.delete(&self.head.waiter_key(&entry.name, number)),
-            _ => {}
-        }
+        cells::withdraw(&mut self.world, &self.head, number, entry);
         entry.state = EntryState::Cancelled;
         entry.retry = None;
         self.put_entry(number);

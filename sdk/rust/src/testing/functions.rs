@@ -105,6 +105,24 @@ impl<P: Program> DurableWorld<P> {
         found.ok_or_else(unknown)
     }
 
+    /// An open await ends with this result, in place of what it waits for: what `mundi world fork --at-await … --with` does.
+    pub fn resolve(&mut self, number: u32, value: impl Serialize, name: &str, key: &str) -> Result<Step, Failure> {
+        let (instance, value) = (format!("{name}/{key}"), serde_json::to_value(value)?);
+        self.command(&serde_json::json!({ "resolve": instance, "await": number, "ok": value }))
+    }
+
+    /// An open await fails with this error.
+    pub fn reject(
+        &mut self,
+        number: u32,
+        (code, reason): (&str, &str),
+        name: &str,
+        key: &str,
+    ) -> Result<Step, Failure> {
+        let (instance, error) = (format!("{name}/{key}"), serde_json::json!({ "code": code, "reason": reason }));
+        self.command(&serde_json::json!({ "resolve": instance, "await": number, "error": error }))
+    }
+
     /// Moves the clock, and lets every timer fire that is due until then: `skip("1h")`.
     pub fn skip(&mut self, duration: &str) -> Result<(), Failure> {
         let ms = cells::milliseconds(duration).map_err(|error| Failure::new(error.to_string()))?;

@@ -1,12 +1,13 @@
-//! The host, as a program calls it in a test. It refuses what a server refuses, in the same order.
+//! The host, as a program calls it in a test. It refuses what a server refuses, in the same order. A program that runs natively has the host of
+//! its kernel instead.
 
 use crate::{
-    Bytes, Failure, Full, Level, Outgoing, SendOptions, Value, cbor,
+    Bytes, Failure, Full, Level, Outgoing, SendOptions, Value, cbor, native,
     testing::{
         Intent, Sending, Timer,
         meter::{
             CELL_KEY_BYTES_MAX, CELL_VALUE_BYTES_MAX, HEADERS_BYTES_MAX, HEADERS_MAX, NAME_BYTES_MAX,
-            PAYLOAD_BYTES_MAX, SCAN_BYTES_MAX, SCAN_ITEMS_MAX, STEP_LOGS_MAX,
+            PAYLOAD_BYTES_MAX, PAYLOAD_INLINE_BYTES_MAX, SCAN_BYTES_MAX, SCAN_ITEMS_MAX, STEP_LOGS_MAX,
         },
         state::{State, with},
     },
@@ -84,18 +85,30 @@ fn check_headers(headers: &[(String, String)]) -> Checked {
 }
 
 pub(crate) fn world_id() -> String {
+    if let Some(found) = native::call(|host| Ok(host.world_id())) {
+        return found;
+    }
     "w_00000000000000000000000001".to_owned()
 }
 
 pub(crate) fn height() -> u64 {
+    if let Some(found) = native::call(|host| Ok(host.height())) {
+        return found;
+    }
     with(|state| Ok(state.height))
 }
 
 pub(crate) fn now_ns() -> u64 {
+    if let Some(found) = native::call(|host| Ok(host.now_ns())) {
+        return found;
+    }
     with(|state| Ok(state.now_ns))
 }
 
 pub(crate) fn get(key: &str) -> Option<Vec<u8>> {
+    if let Some(found) = native::call(|host| host.get(key)) {
+        return found;
+    }
     with(|state| {
         state.meter.call(key.len())?;
         let found = state.cells.get(key).cloned();
@@ -105,6 +118,9 @@ pub(crate) fn get(key: &str) -> Option<Vec<u8>> {
 }
 
 pub(crate) fn scan(prefix: &str, after: Option<&str>, items_max: u32) -> Vec<(String, Vec<u8>)> {
+    if let Some(found) = native::call(|host| host.scan(prefix, after, items_max)) {
+        return found;
+    }
     with(|state| {
         state.meter.scan(prefix.len())?;
         let cells = state.cells.iter().filter(|(key, _)| key.starts_with(prefix));
@@ -123,7 +139,13 @@ pub(crate) fn scan(prefix: &str, after: Option<&str>, items_max: u32) -> Vec<(St
     })
 }
 
-pub(crate) fn log(_: Level, text: &str) {
+pub(crate) fn log(level: Level, text: &str) {
+    if let Some(()) = native::call(|host| {
+        host.log(level, text);
+        Ok(())
+    }) {
+        return;
+    }
     with(|state| {
         state.meter.charge(1)?;
         if state.step.logs.len() < STEP_LOGS_MAX {
@@ -134,6 +156,9 @@ pub(crate) fn log(_: Level, text: &str) {
 }
 
 pub(crate) fn put(key: &str, value: &[u8]) {
+    if let Some(()) = native::call(|host| host.put(key, value)) {
+        return;
+    }
     with(|state| {
         state.meter.call(key.len() + value.len())?;
         if key.is_empty() || key.len() > CELL_KEY_BYTES_MAX {
@@ -148,6 +173,9 @@ pub(crate) fn put(key: &str, value: &[u8]) {
 }
 
 pub(crate) fn delete(key: &str) {
+    if let Some(()) = native::call(|host| host.delete(key)) {
+        return;
+    }
     with(|state| {
         state.meter.call(key.len())?;
         state.meter.deleted += 1;
@@ -157,6 +185,9 @@ pub(crate) fn delete(key: &str) {
 }
 
 pub(crate) fn emit(kind: &str, params: &[u8], label: &str) -> Result<(), Full> {
+    if let Some(found) = native::call(|host| host.emit(kind, params, label)) {
+        return found;
+    }
     with(|state| {
         state.meter.call(kind.len() + params.len() + label.len())?;
         if ["timer.set", "fabric.send", "world.spawn"].contains(&kind) {
@@ -172,6 +203,10 @@ pub(crate) fn emit(kind: &str, params: &[u8], label: &str) -> Result<(), Full> {
 /// An effect of any kind but a timer.
 fn open_effect(state: &mut State, kind: &str, params: &[u8], label: &str) -> Result<Result<(), Full>, Failure> {
     check_payload(params)?;
+    // They are part of its token, which is one value of the engine.
+    if kind == "child.spawn" && params.len() > PAYLOAD_INLINE_BYTES_MAX {
+        return refused(format!("the parameters of a child have {} bytes", params.len()));
+    }
     let label = if label.is_empty() { format!("{}.{}", state.height, state.emitted) } else { label.to_owned() };
     check_name("label", &label)?;
     if state.intents.contains_key(&label) {
@@ -190,6 +225,9 @@ fn open_effect(state: &mut State, kind: &str, params: &[u8], label: &str) -> Res
 }
 
 pub(crate) fn cancel(label: &str) -> bool {
+    if let Some(found) = native::call(|host| host.cancel(label)) {
+        return found;
+    }
     with(|state| {
         state.meter.call(label.len())?;
         let was_open = state.intents.remove(label).is_some();
@@ -203,6 +241,9 @@ pub(crate) fn cancel(label: &str) -> bool {
 }
 
 pub(crate) fn set_timer(label: &str, due_ns: u64, payload: &[u8]) -> Result<(), Full> {
+    if let Some(found) = native::call(|host| host.set_timer(label, due_ns, payload)) {
+        return found;
+    }
     with(|state| {
         state.meter.call(label.len() + payload.len())?;
         check_name("label", label)?;
@@ -231,6 +272,9 @@ fn withdraw_timer(state: &mut State, label: &str) -> Result<bool, Failure> {
 }
 
 pub(crate) fn cancel_timer(label: &str) -> bool {
+    if let Some(found) = native::call(|host| host.cancel_timer(label)) {
+        return found;
+    }
     with(|state| {
         state.meter.call(label.len())?;
         withdraw_timer(state, label)
@@ -300,6 +344,9 @@ pub(crate) fn send(to: &str, what: &Outgoing, label: &str) -> Result<(), Full> {
 }
 
 pub(crate) fn send_with(to: &str, what: &Outgoing, options: &SendOptions, label: &str) -> Result<(), Full> {
+    if let Some(found) = native::call(|host| host.send_with(to, what, options, label)) {
+        return found;
+    }
     with(|state| {
         check_world(to)?;
         options.universe.as_deref().map_or(Ok(()), |id| check_id128("universe id", id, "u_"))?;
@@ -319,6 +366,9 @@ pub(crate) fn send_with(to: &str, what: &Outgoing, options: &SendOptions, label:
 }
 
 pub(crate) fn headers() -> Vec<(String, String)> {
+    if let Some(found) = native::call(|host| Ok(host.headers())) {
+        return found;
+    }
     with(|state| {
         state.meter.charge(1)?;
         Ok(state.headers.clone())
@@ -326,6 +376,9 @@ pub(crate) fn headers() -> Vec<(String, String)> {
 }
 
 pub(crate) fn spawn(manifest: &str, first: Option<&Outgoing>, label: &str) -> Result<String, Full> {
+    if let Some(found) = native::call(|host| host.spawn(manifest, first, label)) {
+        return found;
+    }
     with(|state| {
         check_program(manifest)?;
         let child = format!("w_{:026}", state.height * 1_000 + u64::from(state.emitted));
@@ -337,6 +390,9 @@ pub(crate) fn spawn(manifest: &str, first: Option<&Outgoing>, label: &str) -> Re
 }
 
 pub(crate) fn reply(to: &str, payload: &[u8]) {
+    if let Some(()) = native::call(|host| host.reply(to, payload)) {
+        return;
+    }
     with(|state| {
         check_id("inbox sequence", to, "s_", 24, HEX)?;
         state.meter.call(payload.len())?;
@@ -352,6 +408,9 @@ pub(crate) fn reply(to: &str, payload: &[u8]) {
 }
 
 pub(crate) fn random() -> u64 {
+    if let Some(found) = native::call(|host| host.random()) {
+        return found;
+    }
     // As good as any other sequence for a test: the same in each run, another one in each step.
     with(|state| {
         state.meter.call(8)?;

@@ -13,6 +13,7 @@ pub(crate) struct Limits {
     pub(crate) step_calls_max: u64,
     pub(crate) step_bytes_max: u64,
     pub(crate) step_outputs_max: u64,
+    max_active_children: u64,
 }
 
 impl Default for Limits {
@@ -23,6 +24,7 @@ impl Default for Limits {
             step_calls_max: 100_000,
             step_bytes_max: 16 << 20,
             step_outputs_max: 256,
+            max_active_children: 2,
         }
     }
 }
@@ -79,6 +81,7 @@ impl Offer {
             ("step_calls_max", limits.step_calls_max, 1_000_000),
             ("step_bytes_max", limits.step_bytes_max, 64 << 20),
             ("step_outputs_max", limits.step_outputs_max, 256),
+            ("max_active_children", limits.max_active_children, 64),
         ] {
             if value > most {
                 return Err(invalid(format!("limits.{name} is {value}, beyond the kernel's {most}")));

@@ -9,7 +9,7 @@ from typing import Any, Self, cast
 import httpx
 
 from .. import types
-from .._shared import RETRY_FOR_S, given
+from .._shared import RETRY_FOR_S, Holders, given
 from .http import PATIENT_S, AsyncHttp, http_of
 from .pool import AsyncPool
 from .worker import AsyncWorker, Handler
@@ -19,7 +19,11 @@ URL = "http://127.0.0.1:7600"
 
 
 class AsyncMundi:
-    """A universe of a server. Close it after use, or use it in a `with` block."""
+    """A universe of a server. Close it after use, or use it in a `with` block.
+
+    `follow_holders` sends calls and events to the process of a fleet that holds their world, once an answer has named it (`mundi-holder`). The
+    token goes there, too. An address that cannot be reached is forgotten, and the request goes to `url`.
+    """
 
     def __init__(
         self,
@@ -28,9 +32,11 @@ class AsyncMundi:
         token: str | None = None,
         universe: str = "default",
         retry_for_s: float = RETRY_FOR_S,
+        follow_holders: bool = False,
         client: httpx.AsyncClient | None = None,
     ) -> None:
-        self.http: AsyncHttp = http_of(url, token, universe, retry_for_s, client)
+        holders = Holders(url.rstrip("/")) if follow_holders else None
+        self.http: AsyncHttp = http_of(url, token, universe, retry_for_s, client, holders)
         """For requests that have no method here."""
 
     async def __aenter__(self) -> Self:
@@ -47,7 +53,10 @@ class AsyncMundi:
     def universe(self, name: str) -> AsyncMundi:
         """The same server, token and connections, another universe."""
         http = self.http
-        return AsyncMundi(http.url, token=http.token, universe=name, retry_for_s=http.retry_for_s, client=http.client)
+        follow = http.holders is not None
+        return AsyncMundi(
+            http.url, token=http.token, universe=name, retry_for_s=http.retry_for_s, follow_holders=follow, client=http.client
+        )
 
     async def whoami(self) -> types.Caller:
         """What the caller's token allows."""

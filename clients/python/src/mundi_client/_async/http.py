@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from .._shared import RETRY_FOR_S, WAIT_MAX_S, Backoff, params, segment
+from .._shared import RETRY_FOR_S, WAIT_MAX_S, Backoff, Holders, params, segment
 from ..errors import MundiError, UnreachableError, refusal
 
 JSON = {"content-type": "application/json"}
@@ -23,13 +23,20 @@ class AsyncHttp:
     """A server, a token and a universe."""
 
     def __init__(
-        self, url: str, token: str | None, universe: str, retry_for_s: float, client: httpx.AsyncClient | None
+        self,
+        url: str,
+        token: str | None,
+        universe: str,
+        retry_for_s: float,
+        client: httpx.AsyncClient | None,
+        holders: Holders | None,
     ) -> None:
         self.url = url.rstrip("/")
         self.token = token
         self.universe = universe
         self.retry_for_s = retry_for_s
         self.client = client or httpx.AsyncClient(trust_env=False, timeout=TIMEOUT_S)
+        self.holders = holders
 
     async def aclose(self) -> None:
         await self.client.aclose()
@@ -71,14 +78,22 @@ class AsyncHttp:
         while True:
             error: MundiError
             after_s = 0.0
+            address = self.url if self.holders is None else self.holders.address(path)
             try:
-                response = await self.client.request(method, self.url + path, **arguments)
+                response = await self.client.request(method, address + path, **arguments)
+                if self.holders is not None:
+                    # Of a refusal by another address than the server's own it may be that another service has the address now.
+                    if address != self.url and not response.is_success:
+                        self.holders.forget(path)
+                    self.holders.learn(path, response.headers.get("mundi-holder"))
                 if response.is_success:
                     return response
                 after_s = float(response.headers.get("retry-after", 0))
                 error = refusal(response.status_code, self.decoded(response))
             except httpx.TransportError as broken:
-                error = UnreachableError(self.url, repr(broken))
+                error = UnreachableError(address, repr(broken))
+                if self.holders is not None:
+                    self.holders.forget(path)
             # Whether a call that timed out is asked for again, and how, is up to the call.
             again = repeatable and error.is_transient and error.code != "CALL_TIMEOUT"
             if not again or monotonic() + after_s >= until:
@@ -131,6 +146,11 @@ class AsyncHttp:
 
 
 def http_of(
-    url: str, token: str | None, universe: str, retry_for_s: float = RETRY_FOR_S, client: httpx.AsyncClient | None = None
+    url: str,
+    token: str | None,
+    universe: str,
+    retry_for_s: float = RETRY_FOR_S,
+    client: httpx.AsyncClient | None = None,
+    holders: Holders | None = None,
 ) -> AsyncHttp:
-    return AsyncHttp(url, token, universe, retry_for_s, client)
+    return AsyncHttp(url, token, universe, retry_for_s, client, holders)

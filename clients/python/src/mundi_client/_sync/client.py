@@ -10,7 +10,7 @@ from typing import Any, Self, cast
 import httpx
 
 from .. import types
-from .._shared import RETRY_FOR_S, given
+from .._shared import RETRY_FOR_S, Holders, given
 from .http import PATIENT_S, Http, http_of
 from .pool import Pool
 from .worker import Worker, Handler
@@ -20,7 +20,11 @@ URL = "http://127.0.0.1:7600"
 
 
 class Mundi:
-    """A universe of a server. Close it after use, or use it in a `with` block."""
+    """A universe of a server. Close it after use, or use it in a `with` block.
+
+    `follow_holders` sends calls and events to the process of a fleet that holds their world, once an answer has named it (`mundi-holder`). The
+    token goes there, too. An address that cannot be reached is forgotten, and the request goes to `url`.
+    """
 
     def __init__(
         self,
@@ -29,9 +33,11 @@ class Mundi:
         token: str | None = None,
         universe: str = "default",
         retry_for_s: float = RETRY_FOR_S,
+        follow_holders: bool = False,
         client: httpx.Client | None = None,
     ) -> None:
-        self.http: Http = http_of(url, token, universe, retry_for_s, client)
+        holders = Holders(url.rstrip("/")) if follow_holders else None
+        self.http: Http = http_of(url, token, universe, retry_for_s, client, holders)
         """For requests that have no method here."""
 
     def __enter__(self) -> Self:
@@ -48,7 +54,10 @@ class Mundi:
     def universe(self, name: str) -> Mundi:
         """The same server, token and connections, another universe."""
         http = self.http
-        return Mundi(http.url, token=http.token, universe=name, retry_for_s=http.retry_for_s, client=http.client)
+        follow = http.holders is not None
+        return Mundi(
+            http.url, token=http.token, universe=name, retry_for_s=http.retry_for_s, follow_holders=follow, client=http.client
+        )
 
     def whoami(self) -> types.Caller:
         """What the caller's token allows."""

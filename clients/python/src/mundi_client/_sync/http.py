@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from .._shared import RETRY_FOR_S, WAIT_MAX_S, Backoff, params, segment
+from .._shared import RETRY_FOR_S, WAIT_MAX_S, Backoff, Holders, params, segment
 from ..errors import MundiError, UnreachableError, refusal
 
 JSON = {"content-type": "application/json"}
@@ -24,13 +24,20 @@ class Http:
     """A server, a token and a universe."""
 
     def __init__(
-        self, url: str, token: str | None, universe: str, retry_for_s: float, client: httpx.Client | None
+        self,
+        url: str,
+        token: str | None,
+        universe: str,
+        retry_for_s: float,
+        client: httpx.Client | None,
+        holders: Holders | None,
     ) -> None:
         self.url = url.rstrip("/")
         self.token = token
         self.universe = universe
         self.retry_for_s = retry_for_s
         self.client = client or httpx.Client(trust_env=False, timeout=TIMEOUT_S)
+        self.holders = holders
 
     def close(self) -> None:
         self.client.close()
@@ -72,14 +79,22 @@ class Http:
         while True:
             error: MundiError
             after_s = 0.0
+            address = self.url if self.holders is None else self.holders.address(path)
             try:
-                response = self.client.request(method, self.url + path, **arguments)
+                response = self.client.request(method, address + path, **arguments)
+                if self.holders is not None:
+                    # Of a refusal by another address than the server's own it may be that another service has the address now.
+                    if address != self.url and not response.is_success:
+                        self.holders.forget(path)
+                    self.holders.learn(path, response.headers.get("mundi-holder"))
                 if response.is_success:
                     return response
                 after_s = float(response.headers.get("retry-after", 0))
                 error = refusal(response.status_code, self.decoded(response))
             except httpx.TransportError as broken:
-                error = UnreachableError(self.url, repr(broken))
+                error = UnreachableError(address, repr(broken))
+                if self.holders is not None:
+                    self.holders.forget(path)
             # Whether a call that timed out is asked for again, and how, is up to the call.
             again = repeatable and error.is_transient and error.code != "CALL_TIMEOUT"
             if not again or monotonic() + after_s >= until:
@@ -132,6 +147,11 @@ class Http:
 
 
 def http_of(
-    url: str, token: str | None, universe: str, retry_for_s: float = RETRY_FOR_S, client: httpx.Client | None = None
+    url: str,
+    token: str | None,
+    universe: str,
+    retry_for_s: float = RETRY_FOR_S,
+    client: httpx.Client | None = None,
+    holders: Holders | None = None,
 ) -> Http:
-    return Http(url, token, universe, retry_for_s, client)
+    return Http(url, token, universe, retry_for_s, client, holders)

@@ -29,7 +29,7 @@ use std::{
 /// twice.
 const SPARES_MAX: usize = 4;
 
-/// Where the log stands. The sequencer appends, the janitor retires; whoever needs two of the locks takes
+/// Where the log stands. The sequencer appends, the janitor retires; a thread that needs two of the locks takes
 /// them in the order of the fields.
 pub(super) struct Log {
     disk: Arc<dyn Disk>,

@@ -16,7 +16,6 @@ use super::{
 };
 use clap::Args;
 use ledger::Ledger;
-use mundi_engine::Embedded;
 use mundi_model::Code;
 use mundi_server::{
     api::{AccessPolicy, Api, ApiLimits, router},
@@ -117,7 +116,7 @@ impl Demo {
     }
 }
 
-async fn stop(node: &Node<Embedded>) {
+async fn stop(node: &Node) {
     let stopping = async {
         node.drain().await;
         node.stop().await;

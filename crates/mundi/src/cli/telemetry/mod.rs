@@ -45,14 +45,14 @@ impl Telemetry {
         Ok(Self { exported })
     }
 
-    /// Who decides which traces are recorded; nobody if none are.
+    /// Decides which traces are recorded; `None` if none are.
     pub(super) fn sampler(&self) -> Option<Sampler> {
         let (_, sampler) = self.exported.as_ref()?.spans.as_ref()?;
         Some(otlp::root_sampler(sampler.clone()))
     }
 
     /// Exports what the process counts, from now on.
-    pub(super) fn observe<E: mundi_engine::Engine>(&self, api: &Api<E>) {
+    pub(super) fn observe(&self, api: &Api) {
         if let Some(meters) = self.exported.as_ref().and_then(|exported| exported.meters.as_ref()) {
             otlp::observe(meters, api);
         }

@@ -2,7 +2,6 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use mundi_engine::Engine;
 use mundi_runtime::metrics::{Family, Metric};
 use mundi_server::api::{self, Api};
 use opentelemetry::{
@@ -134,7 +133,7 @@ pub(super) fn root_sampler(sampler: Sampler) -> api::Sampler {
 }
 
 /// Every metric that is a number, and the requests that were answered. How long they took is in `/metrics` alone.
-pub(super) fn observe<E: Engine>(meters: &SdkMeterProvider, api: &Api<E>) {
+pub(super) fn observe(meters: &SdkMeterProvider, api: &Api) {
     let meter = meters.meter("mundi");
     for &metric in Metric::ALL {
         let node = api.node.clone();

@@ -20,7 +20,7 @@ pub(crate) struct Filters {
     /// Only those whose name begins so.
     #[arg(long, value_name = "PREFIX", help_heading = "Filters")]
     name: Option<String>,
-    /// Only those whose name contains this.
+    /// Only those whose name contains this, in small or large letters.
     #[arg(long, value_name = "TEXT", help_heading = "Filters")]
     name_contains: Option<String>,
     /// Only those in this state; live ones may be paused or on hold, too.
@@ -105,8 +105,8 @@ pub(crate) struct List {
     listing: Listing,
     #[command(flatten)]
     filters: Filters,
-    /// The order: `name` lists only worlds that have one.
-    #[arg(long, value_parser = ["id", "name", "created", "newest"])]
+    /// The order: `name` lists only worlds that have one; `newest` and `active` (by last activity) begin with the latest.
+    #[arg(long, value_parser = ["id", "name", "created", "newest", "active"])]
     sort: Option<String>,
 }
 

@@ -116,8 +116,16 @@ fn when(record: &Value) -> String {
     record["now_ns"].as_u64().map_or_else(String::new, time)
 }
 
-/// A summary of a record in one line.
+/// A summary of a record in one line, with the world that sent it.
 fn what(record: &Value) -> String {
+    let sender = &record["sender"];
+    match sender["world_name"].as_str().or(sender["world"].as_str()) {
+        Some(sender) => format!("{} from {sender}", of_type(record)),
+        None => of_type(record),
+    }
+}
+
+fn of_type(record: &Value) -> String {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let input = &record["input"];
     match record["type"].as_str().unwrap_or_default() {
@@ -130,8 +138,10 @@ fn what(record: &Value) -> String {
             format!("message {} {}", text(&input["message"]), brief(&input["payload"]))
         }
         "ingress" if !input["operator"].is_null() => {
-            let by = text(&input["operator"]["name"]);
-            format!("control {} {} by {by}", text(&input["control"]), text(&input["input"]))
+            let (control, by) = (text(&input["control"]), text(&input["operator"]["name"]));
+            // A retry or a skip names the input that it is about.
+            let about = input["input"].as_str().map_or_else(String::new, |input| format!(" {input}"));
+            format!("control {control}{about} by {by}")
         }
         "ingress" => format!("control {}", text(&input["control"])),
         "intent" if record["kind"] == "timer.set" => {
@@ -145,7 +155,8 @@ fn what(record: &Value) -> String {
             Some(answer) => brief(answer),
         },
         "fork_genesis" => {
-            format!("from {} at {}, {}", text(&record["parent"]), record["forked_at"], text(&record["policy"]))
+            let parent = record.get("parent_name").unwrap_or(&record["parent"]);
+            format!("from {} at {}, {}", text(parent), record["forked_at"], text(&record["policy"]))
         }
         "manifest_change" => format!("to {}", text(&record["to"])),
         "outcome_digest" => text(&record["digest"]),
@@ -220,6 +231,19 @@ mod tests {
         let params = json!({ "due_ns": 1_767_225_599_123_000_000_u64, "payload": "x" });
         let set = json!({ "type": "intent", "kind": "timer.set", "params": params });
         assert_eq!(what(&set), "timer.set for 2025-12-31T23:59:59.123Z \"x\"");
+    }
+
+    #[test]
+    fn worlds_that_a_record_names_have_their_names() {
+        let mut record = json!({ "type": "ingress", "input": { "event": "add", "value": 5 },
+                                 "sender": { "world": "w_1", "height": 3 } });
+        assert_eq!(what(&record), "event add 5 from w_1");
+        record["sender"]["world_name"] = json!("bob");
+        assert_eq!(what(&record), "event add 5 from bob");
+        let mut fork = json!({ "type": "fork_genesis", "parent": "w_1", "forked_at": 7, "policy": "suppress" });
+        assert_eq!(what(&fork), "from w_1 at 7, suppress");
+        fork["parent_name"] = json!("alice");
+        assert_eq!(what(&fork), "from alice at 7, suppress");
     }
 
     #[test]

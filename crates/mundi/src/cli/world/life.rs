@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        client::{Server, escape},
+        client::Server,
         exit::{Failed, Outcome},
         output::Out,
     },
@@ -67,6 +67,12 @@ pub(crate) struct Fork {
     /// Or an await of a durable function, FUNCTION/KEY/NUMBER: the fork has not seen its result yet.
     #[arg(long, value_name = "AWAIT", conflicts_with = "at")]
     at_await: Option<String>,
+    /// The await ends with this result in the fork, before anything else happens there: JSON.
+    #[arg(long, value_name = "JSON", requires = "at_await", conflicts_with = "with_error")]
+    with: Option<String>,
+    /// Or it fails with this error: `CARD_REFUSED` or `CARD_REFUSED: no money`.
+    #[arg(long, value_name = "CODE", requires = "at_await")]
+    with_error: Option<String>,
     /// The policy for its effects: see the table below. By default suppress; sandbox for a fork of a sandbox, and
     /// recorded for a fork of a recorded fork.
     #[arg(long, value_name = "POLICY")]
@@ -88,33 +94,26 @@ pub(crate) struct Fork {
 
 impl Fork {
     pub(super) async fn run(self, out: Out) -> Outcome {
-        let Self { of, child, at, at_await, effects, answers, program, manifest, label } = self;
-        let at = match at_await {
-            Some(wait) => Some(height_of(&of, &wait).await?),
-            None => at,
+        let Self { of, child, at, at_await, with, with_error, effects, answers, program, manifest, label } = self;
+        let read = |text: String| match mundi_model::json::read(text.as_bytes()) {
+            Ok(result) => Ok(result),
+            Err(error) => Err(Failed::new(Code::RequestInvalid, format!("--with: {error}: it is JSON"))),
         };
-        let answers = answers.as_deref().map(read_answers).transpose()?;
-        let form = json!({
-            "world": child, "at": at, "effects": effects, "answers": answers, "program": program, "manifest": manifest,
-            "labels": labels_of(&label)?,
+        let with = with.map(read).transpose()?;
+        let with_error = with_error.map(|error| match error.split_once(':') {
+            Some((code, reason)) => json!({ "code": code.trim(), "reason": reason.trim() }),
+            None => json!({ "code": error }),
         });
+        let answers = answers.as_deref().map(read_answers).transpose()?;
+        let mut form = json!({
+            "world": child, "at": at, "at_await": at_await, "with_error": with_error, "effects": effects,
+            "answers": answers, "program": program, "manifest": manifest, "labels": labels_of(&label)?,
+        });
+        if let Some(with) = with {
+            form["with"] = with;
+        }
         out.made(&of.post("/fork", &form).await?, "world")
     }
-}
-
-/// The height of the record that ended an await of a durable function.
-async fn height_of(of: &World, wait: &str) -> Outcome<u64> {
-    let parsed = wait.rsplit_once('/').and_then(|(instance, number)| {
-        let (function, key) = instance.split_once('/')?;
-        Some((function, key, number.parse::<usize>().ok().filter(|number| *number > 0)?))
-    });
-    let Some((function, key, number)) = parsed else {
-        return Err(Failed::new(Code::RequestInvalid, format!("`{wait}`: name an await by FUNCTION/KEY/NUMBER")));
-    };
-    let found = of.get(&format!("/functions/{}/{}", escape(function), escape(key))).await?;
-    let ended_at = found["log"][number - 1]["ended_at"].as_u64();
-    let open = || Failed::new(Code::FunctionNotFound, format!("await {number} of {function}/{key} has not ended"));
-    ended_at.ok_or_else(open)
 }
 
 /// The scripted answers in a file. Only JSON syntax is checked here; the server checks the rest.

@@ -101,10 +101,10 @@ pub(super) async fn lineage(of: &World, out: Out) -> Outcome {
         };
         members.map(row).collect()
     };
-    let rows = [related(&family["ancestors"], "parent", "ancestor"), related(&family["children"], "child", "child")];
+    let rows = [related(&family["ancestors"], "parent", "ancestor"), related(&family["forks"], "fork", "fork")];
     let columns = [("RELATION", "relation"), ("NAME", "name"), ("WORLD", "world"), ("FORKED AT", "forked_at")];
     out.rows(&columns, &rows.concat(), &Value::Null)?;
-    if family["more_children"] == true {
+    if family["more_forks"] == true {
         eprintln!("{}", out.dim(&format!("more: mundi world list --parent {}", of.world)));
     }
     Ok(())

@@ -13,7 +13,7 @@ use clap::Args;
 use mundi_model::{Code, WorldId};
 use mundi_server::{
     config::Config,
-    node::{ConfiguredEngine, Node, NodeConfig},
+    node::{Node, NodeConfig},
     programs::Programs,
     proof::ProofReport,
 };
@@ -61,7 +61,7 @@ fn count(worlds: u64) -> String {
 }
 
 /// A node that runs nothing: to look at what a configuration names while no server has it open.
-pub(crate) async fn open_quietly(config: &Config, out: Out) -> Outcome<Node<ConfiguredEngine>> {
+pub(crate) async fn open_quietly(config: &Config, out: Out) -> Outcome<Node> {
     if !config.engine.is_shared() && !config.data.folder.join("engine").is_dir() {
         let folder = config.data.folder.display();
         return Err(Failed::new(Code::FolderInvalid, format!("{folder} is no data folder")));

@@ -87,7 +87,7 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         let settled = match attempted {
             Ok(Attempted::Answered(answer)) => self.delivery().receipt(&claimed, answer).await.map(|()| true),
             Ok(Attempted::HandedOn(_)) => {
-                self.metrics.add(Metric::EffectsHandedOn, 1);
+                self.metrics.add(Metric::EffectsAnsweredElsewhere, 1);
                 Ok(false)
             }
             Err(failure) => self.fail(adapter, &claimed, failure, must_sign).await,

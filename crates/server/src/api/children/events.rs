@@ -19,7 +19,6 @@ use axum::{
     },
 };
 use futures_util::{StreamExt, stream};
-use mundi_engine::Engine;
 use mundi_model::{
     WorldId,
     child::{CHILD_SPAWN, ChildEvent, ChildId},
@@ -51,8 +50,8 @@ pub(in crate::api) struct EventParams {
         (String = "text/event-stream"),
     ))),
 )]
-pub(in crate::api) async fn events<E: Engine>(
-    ChildScope { api, universe, world, tenant, child }: ChildScope<E, READ>,
+pub(in crate::api) async fn events(
+    ChildScope { api, universe, world, tenant, child }: ChildScope<READ>,
     Params(params): Params<EventParams>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -73,13 +72,7 @@ pub(in crate::api) async fn events<E: Engine>(
 }
 
 /// Ends with the child, after the longest time that a request is held open, or when the node leaves.
-fn tail<E: Engine>(
-    api: &Api<E>,
-    universe: Arc<Universe<E>>,
-    (world, child): (WorldId, ChildId),
-    from: u64,
-    held: Held,
-) -> Response {
+fn tail(api: &Api, universe: Arc<Universe>, (world, child): (WorldId, ChildId), from: u64, held: Held) -> Response {
     let id = universe.id();
     let pages = stream::unfold(Some(from), move |from| {
         let universe = universe.clone();
@@ -98,8 +91,8 @@ fn tail<E: Engine>(
 }
 
 /// Waits for events from a place on. Says whether the child has ended.
-async fn next_events<E: Engine>(
-    universe: &Universe<E>,
+async fn next_events(
+    universe: &Universe,
     (world, child): (WorldId, ChildId),
     from: u64,
 ) -> Result<(Vec<ChildEvent>, bool), Problem> {

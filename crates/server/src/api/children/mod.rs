@@ -27,7 +27,6 @@ use axum::{
     http::{HeaderMap, StatusCode, request::Parts},
     response::{IntoResponse, Response},
 };
-use mundi_engine::Engine;
 use mundi_model::{
     Code, Hash, WorldId, cbor,
     child::{ACCOUNTING_MODE, ChildId, DispatchToken, Lane, Spend, spec_params},
@@ -45,19 +44,19 @@ use utoipa::{IntoParams, ToSchema};
 const SPAWN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A child of a world, and the right to do `VERB` in the world.
-pub(crate) struct ChildScope<E: Engine, const VERB: u32> {
-    api: Api<E>,
-    universe: Arc<Universe<E>>,
+pub(crate) struct ChildScope<const VERB: u32> {
+    api: Api,
+    universe: Arc<Universe>,
     world: WorldId,
     tenant: Tenant,
     child: ChildId,
 }
 
-impl<E: Engine, const VERB: u32> FromRequestParts<Api<E>> for ChildScope<E, VERB> {
+impl<const VERB: u32> FromRequestParts<Api> for ChildScope<VERB> {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, api: &Api<E>) -> Result<Self, Problem> {
-        let scope = WorldScope::<E, VERB>::from_request_parts(parts, api).await?;
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let scope = WorldScope::<VERB>::from_request_parts(parts, api).await?;
         let WorldScope { api: _, universe, world, tenant } = scope;
         let params = RawPathParams::from_request_parts(parts, api).await;
         let params = params.map_err(|error| Problem::invalid(error.to_string()))?;
@@ -96,6 +95,9 @@ pub(super) struct Child {
     label: String,
     /// `queued`, `leased`, `started` or `terminal`.
     phase: &'static str,
+    /// The world that runs it, of kind `world`, once it has started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    child_world: Option<String>,
     parent_session_id: String,
     parent_stream_id: String,
     /// The height of the record that spawned it.
@@ -130,6 +132,7 @@ impl From<DispatchToken> for Child {
         let end = token.end.as_ref();
         let params = json::payload(&token.params);
         Self {
+            child_world: token.world().map(|world| world.to_string()),
             child_id: token.child.to_string(),
             kind: token.kind,
             label: token.label,
@@ -169,8 +172,8 @@ pub(super) struct ListParams {
     get, path = "/v1/u/{universe}/worlds/{world}/children", operation_id = "children_list", tag = "children",
     params(ListParams), responses((status = 200, body = ListPage<Child>)),
 )]
-pub(super) async fn list<E: Engine>(
-    WorldScope { universe, world, .. }: WorldScope<E, READ>,
+pub(super) async fn list(
+    WorldScope { universe, world, .. }: WorldScope<READ>,
     Params(params): Params<ListParams>,
 ) -> Result<Json<ListPage<Child>>, Problem> {
     let items_max = limit(params.limit)?;
@@ -184,8 +187,8 @@ pub(super) async fn list<E: Engine>(
     get, path = "/v1/u/{universe}/worlds/{world}/children/{child}", operation_id = "children_describe", tag = "children",
     responses((status = 200, body = Child)),
 )]
-pub(super) async fn describe<E: Engine>(
-    ChildScope { universe, world, child, .. }: ChildScope<E, READ>,
+pub(super) async fn describe(
+    ChildScope { universe, world, child, .. }: ChildScope<READ>,
 ) -> Result<Json<Child>, Problem> {
     Ok(Json(universe.ops().child(world, child).await?.into()))
 }
@@ -209,8 +212,8 @@ pub(super) struct SpawnForm {
 }
 
 /// The name of a request and the hash of its payload. Without a name, one is drawn: the request is then not recognized again.
-fn request_of<E: Engine>(
-    universe: &Universe<E>,
+fn request_of(
+    universe: &Universe,
     headers: &HeaderMap,
     given: Option<String>,
     payload: &serde_json::Value,
@@ -244,8 +247,8 @@ fn check_accounting(mode: Option<&str>) -> Result<(), Problem> {
     post, path = "/v1/u/{universe}/worlds/{world}/children", operation_id = "children_spawn", tag = "children",
     request_body = SpawnForm, responses((status = 201, body = Child)),
 )]
-pub(super) async fn spawn<E: Engine>(
-    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
+pub(super) async fn spawn(
+    WorldScope { universe, world, .. }: WorldScope<ADMIN>,
     By(operator): By,
     headers: HeaderMap,
     JsonBody(form): JsonBody<SpawnForm>,
@@ -283,13 +286,18 @@ pub(super) struct Cancelled {
     post, path = "/v1/u/{universe}/worlds/{world}/children/{child}/cancel", operation_id = "children_cancel",
     tag = "children", request_body = CancelForm, responses((status = 200, body = Cancelled)),
 )]
-pub(super) async fn cancel<E: Engine>(
-    ChildScope { universe, world, child, .. }: ChildScope<E, ADMIN>,
+pub(super) async fn cancel(
+    ChildScope { universe, world, child, .. }: ChildScope<ADMIN>,
     headers: HeaderMap,
     JsonBody(form): JsonBody<CancelForm>,
 ) -> Result<Json<Cancelled>, Problem> {
     let payload = serde_json::Value::String(child.to_string());
-    let request = request_of(&universe, &headers, form.client_request_id, &payload)?;
+    // Without a name, that of the request follows from the child and its events so far: it stands in the evidence.
+    let mut given = form.client_request_id;
+    if given.is_none() && idempotency_key(&headers)?.is_none() {
+        given = Some(format!("cancel:{child}:{}", universe.ops().child(world, child).await?.events));
+    }
+    let request = request_of(&universe, &headers, given, &payload)?;
     let outcome = universe.ops().child_cancel(world, child, &request).await?.as_str();
     Ok(Json(Cancelled { outcome, cancel_request_id: request.client_request_id }))
 }
@@ -324,9 +332,7 @@ fn budget_of(lines: mundi_store::protocol::BudgetLines) -> Json<Budget> {
     get, path = "/v1/u/{universe}/worlds/{world}/budget", operation_id = "budget_show", tag = "children",
     responses((status = 200, body = Budget)),
 )]
-pub(super) async fn budget<E: Engine>(
-    WorldScope { universe, world, .. }: WorldScope<E, READ>,
-) -> Result<Json<Budget>, Problem> {
+pub(super) async fn budget(WorldScope { universe, world, .. }: WorldScope<READ>) -> Result<Json<Budget>, Problem> {
     Ok(budget_of(universe.ops().budget(world).await?))
 }
 
@@ -346,8 +352,8 @@ pub(super) struct BudgetForm {
     put, path = "/v1/u/{universe}/worlds/{world}/budget", operation_id = "budget_set", tag = "children",
     request_body = BudgetForm, responses((status = 200, body = Budget)),
 )]
-pub(super) async fn set_budget<E: Engine>(
-    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
+pub(super) async fn set_budget(
+    WorldScope { universe, world, .. }: WorldScope<ADMIN>,
     headers: HeaderMap,
     JsonBody(form): JsonBody<BudgetForm>,
 ) -> Result<Json<Budget>, Problem> {

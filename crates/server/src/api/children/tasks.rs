@@ -13,7 +13,6 @@ use crate::api::{
 use axum::Json;
 use futures_util::{FutureExt, future::select_all};
 use minicbor::{Decode, Encode};
-use mundi_engine::Engine;
 use mundi_model::{
     Code, UniverseId, WorldId, cbor,
     child::{CHILD_SPAWN, ChildId, DispatchToken},
@@ -109,8 +108,8 @@ fn task((claim, token): (ChildClaim, DispatchToken)) -> ChildTask {
     post, path = "/v1/u/{universe}/tasks/children/claim", operation_id = "child_tasks_claim", tag = "children",
     request_body = ChildClaimForm, responses((status = 200, body = Vec<ChildTask>)),
 )]
-pub(in crate::api) async fn claim<E: Engine>(
-    UniverseScope { api, universe, .. }: UniverseScope<E, WORK>,
+pub(in crate::api) async fn claim(
+    UniverseScope { api, universe, .. }: UniverseScope<WORK>,
     JsonBody(form): JsonBody<ChildClaimForm>,
 ) -> Result<Json<Vec<ChildTask>>, Problem> {
     let items_max = form.limit.unwrap_or(1);
@@ -157,8 +156,8 @@ pub(in crate::api) struct StartedChild {
     post, path = "/v1/u/{universe}/tasks/children/start", operation_id = "child_tasks_start", tag = "children",
     request_body = StartForm, responses((status = 200, body = StartedChild)),
 )]
-pub(in crate::api) async fn start<E: Engine>(
-    UniverseScope { universe, .. }: UniverseScope<E, WORK>,
+pub(in crate::api) async fn start(
+    UniverseScope { universe, .. }: UniverseScope<WORK>,
     JsonBody(form): JsonBody<StartForm>,
 ) -> Result<Json<StartedChild>, Problem> {
     let token = universe.ops().child_start(Ticket::claim(&form.claim, universe.id())?).await?;
@@ -186,8 +185,8 @@ pub(in crate::api) struct KeptChildren {
     post, path = "/v1/u/{universe}/tasks/children/heartbeat", operation_id = "child_tasks_heartbeat", tag = "children",
     request_body = ChildKeepForm, responses((status = 200, body = KeptChildren)),
 )]
-pub(in crate::api) async fn heartbeat<E: Engine>(
-    UniverseScope { universe, .. }: UniverseScope<E, WORK>,
+pub(in crate::api) async fn heartbeat(
+    UniverseScope { universe, .. }: UniverseScope<WORK>,
     JsonBody(form): JsonBody<ChildKeepForm>,
 ) -> Result<Json<KeptChildren>, Problem> {
     if form.claims.len() > limits::CLAIMS_MAX {
@@ -227,8 +226,8 @@ pub(in crate::api) struct Reported {
     post, path = "/v1/u/{universe}/tasks/children/report", operation_id = "child_tasks_report", tag = "children",
     request_body = ReportForm, responses((status = 200, body = Reported)),
 )]
-pub(in crate::api) async fn report<E: Engine>(
-    UniverseScope { universe, .. }: UniverseScope<E, WORK>,
+pub(in crate::api) async fn report(
+    UniverseScope { universe, .. }: UniverseScope<WORK>,
     JsonBody(form): JsonBody<ReportForm>,
 ) -> Result<Json<Reported>, Problem> {
     let claim = Ticket::claim(&form.claim, universe.id())?;
@@ -262,8 +261,8 @@ pub(in crate::api) struct EndedChild {
     post, path = "/v1/u/{universe}/tasks/children/complete", operation_id = "child_tasks_complete", tag = "children",
     request_body = ChildCompleteForm, responses((status = 200, body = EndedChild)),
 )]
-pub(in crate::api) async fn complete<E: Engine>(
-    UniverseScope { universe, .. }: UniverseScope<E, WORK>,
+pub(in crate::api) async fn complete(
+    UniverseScope { universe, .. }: UniverseScope<WORK>,
     JsonBody(form): JsonBody<ChildCompleteForm>,
 ) -> Result<Json<EndedChild>, Problem> {
     let claim = Ticket::claim(&form.claim, universe.id())?;
@@ -286,8 +285,8 @@ pub(in crate::api) struct ChildFailForm {
     post, path = "/v1/u/{universe}/tasks/children/fail", operation_id = "child_tasks_fail", tag = "children",
     request_body = ChildFailForm, responses((status = 200, body = EndedChild)),
 )]
-pub(in crate::api) async fn fail<E: Engine>(
-    UniverseScope { universe, .. }: UniverseScope<E, WORK>,
+pub(in crate::api) async fn fail(
+    UniverseScope { universe, .. }: UniverseScope<WORK>,
     JsonBody(form): JsonBody<ChildFailForm>,
 ) -> Result<Json<EndedChild>, Problem> {
     let claim = Ticket::claim(&form.claim, universe.id())?;

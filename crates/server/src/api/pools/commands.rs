@@ -15,7 +15,6 @@ use crate::api::{
     extract::{ADMIN, SEND},
 };
 use axum::Json;
-use mundi_engine::Engine;
 use mundi_kernel::lease_kernel::command::{Command, NewResource};
 use mundi_model::Code;
 use mundi_runtime::control::shard_of;
@@ -26,8 +25,8 @@ use std::collections::BTreeMap;
     post, path = "/v1/u/{universe}/pools/{pool}/resources", tag = "pools", params(WaitParams), request_body = ResourcesForm,
     responses((status = 200, description = "The result of each shard that has some of them", body = Vec<CommandResult>)),
 )]
-pub(crate) async fn create_resources<E: Engine>(
-    Asked { sending, form }: Asked<E, ADMIN, ResourcesForm>,
+pub(crate) async fn create_resources(
+    Asked { sending, form }: Asked<ADMIN, ResourcesForm>,
 ) -> Result<Json<Vec<CommandResult>>, Problem> {
     let ResourcesForm { resources, .. } = form;
     if resources.is_empty() {
@@ -58,7 +57,7 @@ pub(crate) async fn create_resources<E: Engine>(
         ("Idempotency-Key" = Option<String>, Header, description = "The operation id, where the body has none")),
     responses((status = 200, body = CommandResult)),
 )]
-pub(crate) async fn reserve<E: Engine>(Asked { sending, form }: Asked<E, SEND, ReserveForm>) -> Answered {
+pub(crate) async fn reserve(Asked { sending, form }: Asked<SEND, ReserveForm>) -> Answered {
     let ReserveForm { resources, label, count, holder, ttl_slots, .. } = form;
     let holder_id = Some(holder_of(&holder)?);
     let Some(resources) = resources else {
@@ -84,7 +83,7 @@ pub(crate) async fn reserve<E: Engine>(Asked { sending, form }: Asked<E, SEND, R
         ("Idempotency-Key" = Option<String>, Header, description = "The operation id, where the body has none")),
     responses((status = 200, description = "A ticket; with `wait` the lease", body = CommandResult)),
 )]
-pub(crate) async fn enqueue<E: Engine>(Asked { sending, form }: Asked<E, SEND, EnqueueForm>) -> Answered {
+pub(crate) async fn enqueue(Asked { sending, form }: Asked<SEND, EnqueueForm>) -> Answered {
     let EnqueueForm { label, count, holder, ttl_slots, wait, .. } = form;
     let (label, count, holder_id) = (label.unwrap_or_default(), count.unwrap_or(1), Some(holder_of(&holder)?));
     sending.any_shard(&Command::EnqueueReserve { label, count, holder_id, ttl_slots, wait }).await
@@ -95,7 +94,7 @@ pub(crate) async fn enqueue<E: Engine>(Asked { sending, form }: Asked<E, SEND, E
     post, path = "/v1/u/{universe}/pools/{pool}/cancel", tag = "pools", params(WaitParams), request_body = CancelForm,
     responses((status = 200, body = CommandResult)),
 )]
-pub(crate) async fn cancel<E: Engine>(Asked { sending, form }: Asked<E, SEND, CancelForm>) -> Answered {
+pub(crate) async fn cancel(Asked { sending, form }: Asked<SEND, CancelForm>) -> Answered {
     let CancelForm { ticket, holder, .. } = form;
     let (ticket, holder_id) = (lease_of(&ticket)?, Some(holder_of(&holder)?));
     sending.of_lease(ticket, Command::CancelEnqueue { ticket, holder_id }).await
@@ -106,7 +105,7 @@ pub(crate) async fn cancel<E: Engine>(Asked { sending, form }: Asked<E, SEND, Ca
     post, path = "/v1/u/{universe}/pools/{pool}/activate", tag = "pools", params(WaitParams), request_body = HolderForm,
     responses((status = 200, body = CommandResult)),
 )]
-pub(crate) async fn activate<E: Engine>(Asked { sending, form }: Asked<E, SEND, HolderForm>) -> Answered {
+pub(crate) async fn activate(Asked { sending, form }: Asked<SEND, HolderForm>) -> Answered {
     let HolderForm { lease_id, lease_epoch, holder, .. } = form;
     let (lease_id, holder_id) = (lease_of(&lease_id)?, Some(holder_of(&holder)?));
     sending.of_lease(lease_id, Command::Activate { lease_id, holder_id, lease_epoch }).await
@@ -117,7 +116,7 @@ pub(crate) async fn activate<E: Engine>(Asked { sending, form }: Asked<E, SEND, 
     post, path = "/v1/u/{universe}/pools/{pool}/release", tag = "pools", params(WaitParams), request_body = HolderForm,
     responses((status = 200, body = CommandResult)),
 )]
-pub(crate) async fn release<E: Engine>(Asked { sending, form }: Asked<E, SEND, HolderForm>) -> Answered {
+pub(crate) async fn release(Asked { sending, form }: Asked<SEND, HolderForm>) -> Answered {
     let HolderForm { lease_id, lease_epoch, holder, .. } = form;
     let (lease_id, holder_id) = (lease_of(&lease_id)?, Some(holder_of(&holder)?));
     sending.of_lease(lease_id, Command::Release { lease_id, holder_id, lease_epoch }).await
@@ -128,7 +127,7 @@ pub(crate) async fn release<E: Engine>(Asked { sending, form }: Asked<E, SEND, H
     post, path = "/v1/u/{universe}/pools/{pool}/revoke", tag = "pools", params(WaitParams), request_body = RevokeForm,
     responses((status = 200, body = CommandResult)),
 )]
-pub(crate) async fn revoke<E: Engine>(Asked { sending, form }: Asked<E, ADMIN, RevokeForm>) -> Answered {
+pub(crate) async fn revoke(Asked { sending, form }: Asked<ADMIN, RevokeForm>) -> Answered {
     let RevokeForm { lease_id, reclaim_after_ms, .. } = form;
     let lease_id = lease_of(&lease_id)?;
     let PoolScope { universe, pool, .. } = &sending.scope;
@@ -144,7 +143,7 @@ pub(crate) async fn revoke<E: Engine>(Asked { sending, form }: Asked<E, ADMIN, R
     post, path = "/v1/u/{universe}/pools/{pool}/reclaim", tag = "pools", params(WaitParams), request_body = LeaseForm,
     responses((status = 200, body = CommandResult)),
 )]
-pub(crate) async fn reclaim<E: Engine>(Asked { sending, form }: Asked<E, ADMIN, LeaseForm>) -> Answered {
+pub(crate) async fn reclaim(Asked { sending, form }: Asked<ADMIN, LeaseForm>) -> Answered {
     let LeaseForm { lease_id, .. } = form;
     let lease_id = lease_of(&lease_id)?;
     sending.of_lease(lease_id, Command::Reclaim { lease_id }).await

@@ -32,7 +32,6 @@ use axum::{
     extract::{FromRequestParts, RawPathParams},
     http::{HeaderMap, StatusCode, request::Parts},
 };
-use mundi_engine::Engine;
 use mundi_kernel::lease_kernel::{self, config::PoolConfig};
 use mundi_model::{Code, ParseIdError, WorldName};
 use mundi_runtime::{RuntimeError, control::Pool};
@@ -41,19 +40,19 @@ use std::sync::Arc;
 use utoipa::ToSchema;
 
 /// A pool of a universe, and the right to do `VERB` there.
-pub(crate) struct PoolScope<E: Engine, const VERB: u32> {
-    api: Api<E>,
-    universe: Arc<Universe<E>>,
+pub(crate) struct PoolScope<const VERB: u32> {
+    api: Api,
+    universe: Arc<Universe>,
     tenant: Tenant,
     pool: Pool,
     headers: HeaderMap,
 }
 
-impl<E: Engine, const VERB: u32> FromRequestParts<Api<E>> for PoolScope<E, VERB> {
+impl<const VERB: u32> FromRequestParts<Api> for PoolScope<VERB> {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, api: &Api<E>) -> Result<Self, Problem> {
-        let UniverseScope { universe, tenant, .. } = UniverseScope::<E, VERB>::from_request_parts(parts, api).await?;
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let UniverseScope { universe, tenant, .. } = UniverseScope::<VERB>::from_request_parts(parts, api).await?;
         let params = RawPathParams::from_request_parts(parts, api).await;
         let params = params.map_err(|error| Problem::invalid(error.to_string()))?;
         let pool = universe.ops().pool(&name_of(param(&params, "pool"))?).await.map_err(refused)?;
@@ -96,8 +95,8 @@ pub(super) struct PoolMade {
     post, path = "/v1/u/{universe}/pools", tag = "pools", request_body = NewPool,
     responses((status = 201, body = PoolMade)),
 )]
-pub(super) async fn create<E: Engine>(
-    UniverseScope { universe, .. }: UniverseScope<E, ADMIN>,
+pub(super) async fn create(
+    UniverseScope { universe, .. }: UniverseScope<ADMIN>,
     JsonBody(new): JsonBody<NewPool>,
 ) -> Result<(StatusCode, Json<PoolMade>), Problem> {
     let name = name_of(&new.name)?;
@@ -114,9 +113,7 @@ pub(super) async fn create<E: Engine>(
     delete, path = "/v1/u/{universe}/pools/{pool}", tag = "pools",
     responses((status = 204, description = "It is gone")),
 )]
-pub(super) async fn delete<E: Engine>(
-    PoolScope { universe, pool, .. }: PoolScope<E, ADMIN>,
-) -> Result<StatusCode, Problem> {
+pub(super) async fn delete(PoolScope { universe, pool, .. }: PoolScope<ADMIN>) -> Result<StatusCode, Problem> {
     universe.ops().pool_delete(&pool.name).await.map_err(refused)?;
     Ok(StatusCode::NO_CONTENT)
 }

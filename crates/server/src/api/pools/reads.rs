@@ -12,7 +12,6 @@ use crate::{
     quotas::Quota,
 };
 use axum::Json;
-use mundi_engine::Engine;
 use mundi_kernel::lease_kernel::result::ResultCode;
 use mundi_model::{
     Code, Height,
@@ -33,9 +32,7 @@ pub(crate) struct PoolEntry {
 
 /// The pools of a universe.
 #[utoipa::path(get, path = "/v1/u/{universe}/pools", tag = "pools", responses((status = 200, body = Vec<PoolEntry>)))]
-pub(crate) async fn list<E: Engine>(
-    UniverseScope { universe, .. }: UniverseScope<E, READ>,
-) -> Result<Json<Vec<PoolEntry>>, Problem> {
+pub(crate) async fn list(UniverseScope { universe, .. }: UniverseScope<READ>) -> Result<Json<Vec<PoolEntry>>, Problem> {
     let entry = |(pool, record): (String, mundi_store::values::PoolRecord)| PoolEntry {
         pool,
         shards: record.shards,
@@ -79,8 +76,8 @@ pub(crate) struct ListParams {
 }
 
 /// Asks a shard; a result that is a refusal becomes a problem.
-async fn ask<E: Engine>(
-    scope: &PoolScope<E, READ>,
+async fn ask(
+    scope: &PoolScope<READ>,
     shard: u64,
     query: (&str, Json_),
     ReadParams { at_least, timeout }: ReadParams,
@@ -111,7 +108,7 @@ async fn ask<E: Engine>(
 #[utoipa::path(
     get, path = "/v1/u/{universe}/pools/{pool}", tag = "pools", responses((status = 200, body = serde_json::Value)),
 )]
-pub(crate) async fn describe<E: Engine>(scope: PoolScope<E, READ>) -> Result<Json<Json_>, Problem> {
+pub(crate) async fn describe(scope: PoolScope<READ>) -> Result<Json<Json_>, Problem> {
     let mut shards = Vec::new();
     for shard in 0..scope.pool.record.shards {
         let mut answer = ask(&scope, shard, ("pool", Json_::Null), ReadParams::default()).await?;
@@ -130,8 +127,8 @@ pub(crate) async fn describe<E: Engine>(scope: PoolScope<E, READ>) -> Result<Jso
     get, path = "/v1/u/{universe}/pools/{pool}/leases/{lease}", tag = "pools", params(ReadParams),
     responses((status = 200, body = serde_json::Value)),
 )]
-pub(crate) async fn lease<E: Engine>(
-    scope: PoolScope<E, READ>,
+pub(crate) async fn lease(
+    scope: PoolScope<READ>,
     name: Name,
     Params(params): Params<ReadParams>,
 ) -> Result<Json<Json_>, Problem> {
@@ -140,7 +137,7 @@ pub(crate) async fn lease<E: Engine>(
     Ok(Json(ask(&scope, shard, ("lease", json!({ "lease_id": lease })), params).await?))
 }
 
-fn shard_of_lease<E: Engine>(scope: &PoolScope<E, READ>, lease: LeaseId) -> Result<u64, Problem> {
+fn shard_of_lease(scope: &PoolScope<READ>, lease: LeaseId) -> Result<u64, Problem> {
     scope.pool.shard_of_lease(lease).ok_or_else(|| {
         let detail = format!("the pool has no shard {}, which {lease} names", lease.shard());
         Problem::new(Code::LeaseNotFound, detail).with_result(ResultCode::LeaseNotFound.as_str())
@@ -152,8 +149,8 @@ fn shard_of_lease<E: Engine>(scope: &PoolScope<E, READ>, lease: LeaseId) -> Resu
     get, path = "/v1/u/{universe}/pools/{pool}/tickets/{ticket}", tag = "pools", params(ReadParams),
     responses((status = 200, body = serde_json::Value)),
 )]
-pub(crate) async fn ticket<E: Engine>(
-    scope: PoolScope<E, READ>,
+pub(crate) async fn ticket(
+    scope: PoolScope<READ>,
     name: Name,
     Params(params): Params<ReadParams>,
 ) -> Result<Json<Json_>, Problem> {
@@ -167,8 +164,8 @@ pub(crate) async fn ticket<E: Engine>(
     get, path = "/v1/u/{universe}/pools/{pool}/resources/{resource}", tag = "pools", params(ReadParams),
     responses((status = 200, body = serde_json::Value)),
 )]
-pub(crate) async fn resource<E: Engine>(
-    scope: PoolScope<E, READ>,
+pub(crate) async fn resource(
+    scope: PoolScope<READ>,
     Name(name): Name,
     Params(params): Params<ReadParams>,
 ) -> Result<Json<Json_>, Problem> {
@@ -182,10 +179,7 @@ pub(crate) async fn resource<E: Engine>(
     get, path = "/v1/u/{universe}/pools/{pool}/leases", tag = "pools", params(ListParams),
     responses((status = 200, body = serde_json::Value)),
 )]
-pub(crate) async fn leases<E: Engine>(
-    scope: PoolScope<E, READ>,
-    Params(params): Params<ListParams>,
-) -> Result<Json<Json_>, Problem> {
+pub(crate) async fn leases(scope: PoolScope<READ>, Params(params): Params<ListParams>) -> Result<Json<Json_>, Problem> {
     if params.label.is_some() {
         return Err(Problem::invalid("leases have no labels"));
     }
@@ -199,16 +193,16 @@ pub(crate) async fn leases<E: Engine>(
     get, path = "/v1/u/{universe}/pools/{pool}/resources", tag = "pools", params(ListParams),
     responses((status = 200, body = serde_json::Value)),
 )]
-pub(crate) async fn resources<E: Engine>(
-    scope: PoolScope<E, READ>,
+pub(crate) async fn resources(
+    scope: PoolScope<READ>,
     Params(params): Params<ListParams>,
 ) -> Result<Json<Json_>, Problem> {
     let after = params.after.as_deref().map(str::parse::<ResourceId>).transpose()?;
     listing(&scope, "resources", &["available", "reserved", "active", "revoking"], json!(after), params).await
 }
 
-async fn listing<E: Engine>(
-    scope: &PoolScope<E, READ>,
+async fn listing(
+    scope: &PoolScope<READ>,
     noun: &str,
     states: &[&str],
     after: Json_,

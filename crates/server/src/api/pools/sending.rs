@@ -17,7 +17,6 @@ use axum::{
     Json,
     extract::{FromRequest, FromRequestParts, Request},
 };
-use mundi_engine::Engine;
 use mundi_kernel::lease_kernel::{
     command::{Command, Request as PoolRequest},
     result::{Outcome, ResultCode},
@@ -54,15 +53,15 @@ pub(super) fn resource_of(text: &str) -> Result<ResourceId, Problem> {
 }
 
 /// A command as it arrives: what it carries, and how it is sent on.
-pub(crate) struct Asked<E: Engine, const VERB: u32, F> {
-    pub(super) sending: Sending<E, VERB>,
+pub(crate) struct Asked<const VERB: u32, F> {
+    pub(super) sending: Sending<VERB>,
     pub(super) form: F,
 }
 
-impl<E: Engine, const VERB: u32, F: CommandForm> FromRequest<Api<E>> for Asked<E, VERB, F> {
+impl<const VERB: u32, F: CommandForm> FromRequest<Api> for Asked<VERB, F> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, api: &Api<E>) -> Result<Self, Problem> {
+    async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
         let (mut parts, body) = request.into_parts();
         let scope = PoolScope::from_request_parts(&mut parts, api).await?;
         let Params(timeout) = Params::from_request_parts(&mut parts, api).await?;
@@ -73,15 +72,15 @@ impl<E: Engine, const VERB: u32, F: CommandForm> FromRequest<Api<E>> for Asked<E
 }
 
 /// A command on its way, with the names that it is sent under.
-pub(super) struct Sending<E: Engine, const VERB: u32> {
-    pub(super) scope: PoolScope<E, VERB>,
+pub(super) struct Sending<const VERB: u32> {
+    pub(super) scope: PoolScope<VERB>,
     client: ClientId,
     operation: OperationId,
     timeout: WaitParams,
 }
 
-impl<E: Engine, const VERB: u32> Sending<E, VERB> {
-    fn new(scope: PoolScope<E, VERB>, timeout: WaitParams, sender: Sender) -> Result<Self, Problem> {
+impl<const VERB: u32> Sending<VERB> {
+    fn new(scope: PoolScope<VERB>, timeout: WaitParams, sender: Sender) -> Result<Self, Problem> {
         let PoolScope { tenant, headers, universe, .. } = &scope;
         let token = tenant.token.as_ref().map_or_else(|| "-".to_owned(), |(id, _)| id.to_string());
         let client = ClientId::of_name(&format!("token/{token}/{}", sender.client.unwrap_or_default()));
@@ -106,7 +105,6 @@ impl<E: Engine, const VERB: u32> Sending<E, VERB> {
         let request = PoolRequest { operation_id: Some(self.operation), client_id: Some(self.client), command };
         let sent = universe.ops().pool_command(world, &request, self.timeout.timeout(api)?).await;
         let outcome = sent.map_err(refused)?;
-        api.node.metrics().count_pool_result(outcome.result.as_str());
         Ok(outcome)
     }
 

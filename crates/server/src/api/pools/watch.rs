@@ -11,7 +11,6 @@ use crate::api::{
     extract::{ADMIN, JsonBody, READ, SEND},
 };
 use axum::{Json, http::StatusCode};
-use mundi_engine::Engine;
 use mundi_model::{
     pool::LeaseAuthority,
     watch::{WatchPolicy, WatchProbe},
@@ -80,7 +79,7 @@ impl From<WatchPolicy> for WatchForm {
     }
 }
 
-async fn watch_of<E: Engine, const VERB: u32>(scope: &PoolScope<E, VERB>) -> Result<Json<Watch>, Problem> {
+async fn watch_of<const VERB: u32>(scope: &PoolScope<VERB>) -> Result<Json<Watch>, Problem> {
     let PoolScope { universe, pool, .. } = scope;
     let policy = universe.ops().pool_watch(pool).await.map_err(refused)?;
     Ok(Json(Watch { pool: pool.name.to_string(), watch: policy.map(WatchForm::from) }))
@@ -90,7 +89,7 @@ async fn watch_of<E: Engine, const VERB: u32>(scope: &PoolScope<E, VERB>) -> Res
 #[utoipa::path(
     get, path = "/v1/u/{universe}/pools/{pool}/watch", tag = "pools", responses((status = 200, body = Watch)),
 )]
-pub(crate) async fn watch<E: Engine>(scope: PoolScope<E, READ>) -> Result<Json<Watch>, Problem> {
+pub(crate) async fn watch(scope: PoolScope<READ>) -> Result<Json<Watch>, Problem> {
     watch_of(&scope).await
 }
 
@@ -99,8 +98,8 @@ pub(crate) async fn watch<E: Engine>(scope: PoolScope<E, READ>) -> Result<Json<W
     put, path = "/v1/u/{universe}/pools/{pool}/watch", tag = "pools", request_body = WatchForm,
     responses((status = 200, body = Watch)),
 )]
-pub(crate) async fn set_watch<E: Engine>(
-    scope: PoolScope<E, ADMIN>,
+pub(crate) async fn set_watch(
+    scope: PoolScope<ADMIN>,
     JsonBody(form): JsonBody<WatchForm>,
 ) -> Result<Json<Watch>, Problem> {
     scope.universe.ops().pool_set_watch(&scope.pool, Some(form.into())).await.map_err(refused)?;
@@ -112,9 +111,7 @@ pub(crate) async fn set_watch<E: Engine>(
     delete, path = "/v1/u/{universe}/pools/{pool}/watch", tag = "pools",
     responses((status = 204, description = "It is not watched")),
 )]
-pub(crate) async fn unwatch<E: Engine>(
-    PoolScope { universe, pool, .. }: PoolScope<E, ADMIN>,
-) -> Result<StatusCode, Problem> {
+pub(crate) async fn unwatch(PoolScope { universe, pool, .. }: PoolScope<ADMIN>) -> Result<StatusCode, Problem> {
     universe.ops().pool_set_watch(&pool, None).await.map_err(refused)?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -124,8 +121,8 @@ pub(crate) async fn unwatch<E: Engine>(
     post, path = "/v1/u/{universe}/pools/{pool}/heartbeat", tag = "pools", request_body = HolderForm,
     responses((status = 204, description = "It was heard")),
 )]
-pub(crate) async fn heartbeat<E: Engine>(
-    PoolScope { universe, pool, .. }: PoolScope<E, SEND>,
+pub(crate) async fn heartbeat(
+    PoolScope { universe, pool, .. }: PoolScope<SEND>,
     JsonBody(form): JsonBody<HolderForm>,
 ) -> Result<StatusCode, Problem> {
     let (lease, holder) = (lease_of(&form.lease_id)?, holder_of(&form.holder)?);

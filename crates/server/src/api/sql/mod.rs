@@ -8,6 +8,7 @@ pub use tables::TABLES;
 use super::{
     Problem,
     extract::{JsonBody, READ, UniverseScope, text_header},
+    places::{Bounds as PlaceBounds, Crowded, Place, Places},
 };
 use crate::quotas::{Held, Quota};
 use axum::{
@@ -18,15 +19,18 @@ use axum::{
 };
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use mundi_engine::Engine;
 use mundi_model::{Code, Coded, limits};
 use mundi_sql::{Bounds, Flow, IsLate, Source, SqlError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use source::UniverseTables;
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 use tokio::{
-    sync::{Semaphore, mpsc},
+    runtime::Handle,
+    sync::mpsc::{self, error::TrySendError},
     time::Instant,
 };
 use utoipa::ToSchema;
@@ -34,8 +38,14 @@ use utoipa::ToSchema;
 /// Rows that wait for a slow reader.
 const ROWS_AHEAD: usize = 64;
 
-/// Queries that run at a time in a process: each has a thread, and all share SQLite's memory.
-static RUNNING: Semaphore = Semaphore::const_new(limits::SQL_AT_ONCE_MAX);
+/// The queries of a process: they share SQLite's memory, so they are counted together.
+static PLACES: LazyLock<Arc<Places>> = LazyLock::new(|| {
+    Places::new(PlaceBounds {
+        at_once: limits::SQL_AT_ONCE_MAX,
+        of_universe: limits::SQL_OF_UNIVERSE_MAX,
+        waiting_of_universe: limits::SQL_WAITING_OF_UNIVERSE_MAX,
+    })
+});
 
 /// A query.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -99,8 +109,8 @@ enum Part {
         (String = "text/csv"),
     ))),
 )]
-pub(super) async fn sql<E: Engine>(
-    UniverseScope { api, universe, tenant }: UniverseScope<E, READ>,
+pub(super) async fn sql(
+    UniverseScope { api, universe, tenant }: UniverseScope<READ>,
     headers: HeaderMap,
     JsonBody(query): JsonBody<SqlQuery>,
 ) -> Result<Response, Problem> {
@@ -111,19 +121,19 @@ pub(super) async fn sql<E: Engine>(
     }
     let held = api.node.begin(&universe, tenant, Quota::Streams)?;
     let (form, time_max) = (Form::of(&headers), Duration::from_millis(timeout_ms));
-    let place = tokio::time::timeout(time_max, RUNNING.acquire()).await;
-    let crowded = || Problem::new(Code::SqlTimeout, "other queries run in this process: try again later");
-    let place = place.ok().and_then(Result::ok).ok_or_else(crowded)?;
     let until = Instant::now() + time_max;
-    let is_late: IsLate = Arc::new(move || Instant::now() > until);
-    let runtime = tokio::runtime::Handle::current();
-    let tables = UniverseTables { universe, runtime, is_late: is_late.clone(), timeout_ms };
+    let crowded = |error: Crowded| Problem::new(Code::SqlTimeout, format!("SQL queries: {error}"));
+    let place = PLACES.enter(universe.id(), until).await.map_err(crowded)?;
+    let runtime = Handle::current();
     let (sender, mut parts) = mpsc::channel(ROWS_AHEAD);
+    // A reader that is gone ends the query, whatever it is doing.
+    let reader = sender.clone();
+    let is_late: IsLate = Arc::new(move || Instant::now() > until || reader.is_closed());
+    let tables = UniverseTables { universe, runtime: runtime.clone(), is_late: is_late.clone(), timeout_ms };
     let bounds = form.bounds(timeout_ms);
     tokio::task::spawn_blocking(move || {
-        let _place = place;
         let tables: Arc<dyn Source> = Arc::new(tables);
-        run(&tables, &query.query, (bounds, &is_late), &sender);
+        run(&tables, &query.query, (bounds, &is_late), (place, until), &Rows { runtime, sender });
     });
     // What fails before the first row is a refusal.
     let columns = match parts.recv().await {
@@ -143,20 +153,51 @@ pub(super) async fn sql<E: Engine>(
     }
 }
 
-/// On a thread of its own. A reader that is gone ends the query.
-fn run(tables: &Arc<dyn Source>, text: &str, bounds: (Bounds, &IsLate), sender: &mpsc::Sender<Part>) {
-    let give = |part| if sender.blocking_send(part).is_ok() { Flow::More } else { Flow::Enough };
+/// Where a query's thread puts what it finds.
+struct Rows {
+    runtime: Handle,
+    sender: mpsc::Sender<Part>,
+}
+
+impl Rows {
+    /// Waits for a slow reader until the query has had its time.
+    fn give(&self, part: Part, until: Instant) -> Flow {
+        let part = match self.sender.try_send(part) {
+            Ok(()) => return Flow::More,
+            Err(TrySendError::Closed(_)) => return Flow::Enough,
+            Err(TrySendError::Full(part)) => part,
+        };
+        let left = until.saturating_duration_since(Instant::now());
+        let given = self.runtime.block_on(self.sender.send_timeout(part, left));
+        if given.is_ok() { Flow::More } else { Flow::Enough }
+    }
+}
+
+/// On a thread of its own. Thread and place are free for others when the query has had its time, also if nobody reads on.
+fn run(
+    tables: &Arc<dyn Source>,
+    text: &str,
+    (bounds, is_late): (Bounds, &IsLate),
+    (place, until): (Place, Instant),
+    rows: &Rows,
+) {
     let ran = mundi_sql::run(
         &TABLES,
         tables,
         text,
-        bounds,
-        &mut |columns| give(Part::Columns(columns.to_vec())),
-        &mut |row| give(Part::Row(row)),
+        (bounds, is_late),
+        &mut |columns| rows.give(Part::Columns(columns.to_vec()), until),
+        &mut |row| rows.give(Part::Row(row), until),
     );
-    if let Err(error) = ran {
-        give(Part::Failed(error));
-    }
+    drop(place);
+    let failed = match ran {
+        Ok(()) => return,
+        Err(SqlError::Abandoned) => SqlError::TooLong { ms: bounds.time_ms_max },
+        Err(error) => error,
+    };
+    // Without its error an answer would look whole: a slow reader gets it when it reads on.
+    let sender = rows.sender.clone();
+    rows.runtime.spawn(async move { sender.send(Part::Failed(failed)).await });
 }
 
 fn refused(error: &SqlError) -> Problem {

@@ -5,7 +5,6 @@ use super::super::{
     worlds,
 };
 use crate::node::Universe;
-use mundi_engine::Engine;
 use mundi_model::{Code, Height, WorldId, limits};
 use mundi_runtime::control::At;
 use mundi_sql::{Condition, IsLate, Op, Row, Rows, Source, SqlError, Table};
@@ -21,14 +20,14 @@ use tokio::runtime::Handle;
 /// Rows that are read ahead: a page of a list.
 const PAGE_ROWS: usize = 200;
 
-pub(super) struct UniverseTables<E: Engine> {
-    pub(super) universe: Arc<Universe<E>>,
+pub(super) struct UniverseTables {
+    pub(super) universe: Arc<Universe>,
     pub(super) runtime: Handle,
     pub(super) is_late: IsLate,
     pub(super) timeout_ms: u64,
 }
 
-impl<E: Engine> Source for UniverseTables<E> {
+impl Source for UniverseTables {
     fn open(&self, table: &'static Table, conditions: Vec<Condition>) -> Result<Box<dyn Rows>, SqlError> {
         let given = Given { conditions };
         let (universe, runtime) = (self.universe.clone(), self.runtime.clone());
@@ -107,8 +106,8 @@ struct Place {
     within: Option<String>,
 }
 
-struct Reading<E: Engine> {
-    universe: Arc<Universe<E>>,
+struct Reading {
+    universe: Arc<Universe>,
     runtime: Handle,
     is_late: IsLate,
     timeout_ms: u64,
@@ -118,7 +117,7 @@ struct Reading<E: Engine> {
     place: Place,
 }
 
-impl<E: Engine> Rows for Reading<E> {
+impl Rows for Reading {
     fn next(&mut self) -> Result<Option<Row>, SqlError> {
         while self.ready.is_empty() && !self.place.is_over {
             if (self.is_late)() {
@@ -168,7 +167,7 @@ fn of_world(shown: &impl Serialize) -> Row {
     row
 }
 
-impl<E: Engine> Reading<E> {
+impl Reading {
     async fn page(&mut self) -> Result<Vec<Row>, Problem> {
         match self.table {
             "worlds" => self.worlds().await,
@@ -315,7 +314,7 @@ impl<E: Engine> Reading<E> {
     }
 }
 
-impl<E: Engine> Reading<E> {
+impl Reading {
     /// A page of the first world that is left.
     async fn of_each_world(&mut self) -> Result<Vec<Row>, Problem> {
         let Some((world, name)) = self.first_world().await? else {
@@ -403,7 +402,7 @@ impl<E: Engine> Reading<E> {
         }
         let page = limits::LIST_ITEMS_MAX;
         let found = self.universe.ops().world_cells(at, "", self.place.within.as_deref(), page).await?;
-        // A scan may end early because of its bytes: whoever gets anything asks once more.
+        // A scan may end early because of its bytes, so a page that is not empty is followed by another read.
         let next = found.last().map(|(key, _)| key.clone());
         Ok((found.iter().map(|(key, bytes)| cell(key, bytes)).collect(), next))
     }
@@ -412,12 +411,7 @@ impl<E: Engine> Reading<E> {
         let after = self.place.within.as_deref().and_then(|seq| seq.parse().ok());
         let tokens = self.universe.ops().children(world, after, PAGE_ROWS).await?;
         let next = tokens.last().filter(|_| tokens.len() == PAGE_ROWS).map(|last| last.queue_seq.to_string());
-        let rows = tokens.into_iter().map(|token| {
-            let child_world = token.world();
-            let mut row = row(&children::Child::from(token));
-            row.insert("child_world".to_owned(), child_world.map_or(Value::Null, |world| world.to_string().into()));
-            row
-        });
+        let rows = tokens.into_iter().map(|token| row(&children::Child::from(token)));
         Ok((rows.collect(), next))
     }
 

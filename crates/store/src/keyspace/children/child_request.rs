@@ -1,9 +1,10 @@
 //! `u/<u>/w/<w>/children/requests/<name>`: a request of a client that changed something, so that it is recognized when it comes again.
 //!
-//! Written by `set_budget` and `cancel_child`. Immutable; removed when its window is over and the same name comes again.
+//! Written by `set_budget`, `cancel_child` and the note of a spawn. Immutable until its window is over; then removed through
+//! [`dedupe_bucket`](crate::keyspace::dedupe_bucket), or written anew if the same name comes again.
 
 use crate::StoreError;
-use crate::keyspace::{Family, Key, KeyBuilder, get, put};
+use crate::keyspace::{Family, Key, KeyBuilder, Span, get, put};
 use minicbor::{Decode, Encode};
 use mundi_engine::Transaction;
 use mundi_model::{Hash, UniverseId, WorldId};
@@ -23,6 +24,11 @@ pub struct ChildRequest {
 /// `name` covers the endpoint and the `client_request_id`.
 pub fn key(universe: UniverseId, parent: WorldId, name: Hash) -> Key {
     KeyBuilder::world(universe, parent, Family::ChildRequest).bytes(name.as_bytes()).key()
+}
+
+/// All requests of a parent.
+pub fn all(universe: UniverseId, parent: WorldId) -> Span {
+    KeyBuilder::world(universe, parent, Family::ChildRequest).key().span()
 }
 
 pub(crate) async fn read<T: Transaction>(

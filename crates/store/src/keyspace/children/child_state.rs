@@ -77,6 +77,11 @@ impl ChildState {
         self.queued == 0 && self.active.is_empty()
     }
 
+    /// A child waits, and fewer run than may.
+    pub fn has_room(&self) -> bool {
+        self.queued > 0 && (self.active.len() as u64) < self.active_max
+    }
+
     pub fn active(&self, child: ChildId) -> Option<&ActiveChild> {
         self.active.iter().find(|active| active.child == child)
     }

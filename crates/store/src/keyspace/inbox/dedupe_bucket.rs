@@ -18,11 +18,12 @@ pub enum DedupeKind {
     Inbox = 1,
     Effect = 2,
     Timer = 3,
+    ChildRequest = 4,
 }
 
 impl DedupeKind {
     fn from_ordinal(ordinal: u8) -> Option<Self> {
-        [Self::Inbox, Self::Effect, Self::Timer].into_iter().find(|kind| *kind as u8 == ordinal)
+        [Self::Inbox, Self::Effect, Self::Timer, Self::ChildRequest].into_iter().find(|kind| *kind as u8 == ordinal)
     }
 }
 
@@ -75,7 +76,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn endings() -> impl Strategy<Value = Ending> {
-        let kind = prop_oneof![Just(DedupeKind::Inbox), Just(DedupeKind::Effect), Just(DedupeKind::Timer)];
+        let kind = (1..=4u8).prop_map(|ordinal| DedupeKind::from_ordinal(ordinal).unwrap());
         (kind, laws::worlds(), laws::hashes(), any::<u64>())
             .prop_map(|(kind, world, id, expires_at_ns)| Ending::new(kind, world, id, expires_at_ns))
     }

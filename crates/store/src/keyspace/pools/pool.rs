@@ -3,7 +3,7 @@
 //! Written by `create_pool`, removed by `delete_pool`; immutable. Only a pool that stands here is one: a fork or an imported copy of its worlds does not.
 
 use crate::StoreError;
-use crate::keyspace::{Family, Key, KeyBuilder, KeyReader, get, put};
+use crate::keyspace::{Family, by_name::by_name};
 use minicbor::{Decode, Encode};
 use mundi_engine::Transaction;
 use mundi_model::{Hash, UniverseId};
@@ -23,34 +23,7 @@ pub struct PoolRecord {
     pub config: String,
 }
 
-pub fn key(universe: UniverseId, name: &str) -> Key {
-    KeyBuilder::universe(universe, Family::Pool).bytes(name.as_bytes()).key()
-}
-
-pub(crate) fn prefix(universe: UniverseId) -> Key {
-    Family::Pool.prefix(universe)
-}
-
-pub(crate) fn parse(universe: UniverseId, key: &[u8]) -> Result<String, StoreError> {
-    KeyReader::after(Family::Pool, &prefix(universe), key)?.text()
-}
-
-pub(crate) async fn read<T: Transaction>(
-    tx: &mut T,
-    universe: UniverseId,
-    name: &str,
-) -> Result<Option<PoolRecord>, StoreError> {
-    get(tx, Family::Pool, &key(universe, name)).await
-}
-
-pub(crate) fn write<T: Transaction>(
-    tx: &mut T,
-    universe: UniverseId,
-    name: &str,
-    record: &PoolRecord,
-) -> Result<(), StoreError> {
-    put(tx, &key(universe, name), record)
-}
+by_name!(Family::Pool, PoolRecord);
 
 #[cfg(test)]
 mod tests {
@@ -61,9 +34,7 @@ mod tests {
     proptest! {
         #[test]
         fn keys_sort_by_name(a in "[a-z0-9-]{1,16}", b in "[a-z0-9-]{1,16}") {
-            let key = |name: &str| key(laws::universe(), name);
-            prop_assert_eq!(key(&a).cmp(&key(&b)), a.cmp(&b));
-            prop_assert_eq!(parse(laws::universe(), key(&a).as_bytes()).unwrap(), a);
+            laws::keys_sort_by_name(key, parse, &a, &b)?;
         }
 
         #[test]

@@ -4,38 +4,11 @@
 //! pools has one: a fork or an imported copy of its worlds does not.
 
 use crate::StoreError;
-use crate::keyspace::{Family, Key, KeyBuilder, KeyReader, get, put};
+use crate::keyspace::{Family, by_name::by_name};
 use mundi_engine::Transaction;
 use mundi_model::{UniverseId, watch::WatchPolicy};
 
-pub fn key(universe: UniverseId, name: &str) -> Key {
-    KeyBuilder::universe(universe, Family::PoolWatch).bytes(name.as_bytes()).key()
-}
-
-pub(crate) fn prefix(universe: UniverseId) -> Key {
-    Family::PoolWatch.prefix(universe)
-}
-
-pub(crate) fn parse(universe: UniverseId, key: &[u8]) -> Result<String, StoreError> {
-    KeyReader::after(Family::PoolWatch, &prefix(universe), key)?.text()
-}
-
-pub(crate) async fn read<T: Transaction>(
-    tx: &mut T,
-    universe: UniverseId,
-    name: &str,
-) -> Result<Option<WatchPolicy>, StoreError> {
-    get(tx, Family::PoolWatch, &key(universe, name)).await
-}
-
-pub(crate) fn write<T: Transaction>(
-    tx: &mut T,
-    universe: UniverseId,
-    name: &str,
-    policy: &WatchPolicy,
-) -> Result<(), StoreError> {
-    put(tx, &key(universe, name), policy)
-}
+by_name!(Family::PoolWatch, WatchPolicy);
 
 #[cfg(test)]
 mod tests {
@@ -47,9 +20,7 @@ mod tests {
     proptest! {
         #[test]
         fn keys_sort_by_name(a in "[a-z0-9-]{1,16}", b in "[a-z0-9-]{1,16}") {
-            let key = |name: &str| key(laws::universe(), name);
-            prop_assert_eq!(key(&a).cmp(&key(&b)), a.cmp(&b));
-            prop_assert_eq!(parse(laws::universe(), key(&a).as_bytes()).unwrap(), a);
+            laws::keys_sort_by_name(key, parse, &a, &b)?;
         }
 
         #[test]

@@ -4,7 +4,7 @@
 //! the versions makes their bound one read, and that it knows the highest number keeps a deleted one from being given again. Free.
 
 use crate::StoreError;
-use crate::keyspace::{Family, Key, KeyBuilder, KeyReader, get, put};
+use crate::keyspace::{Family, by_name::by_name};
 use minicbor::{Decode, Encode};
 use mundi_engine::Transaction;
 use mundi_model::UniverseId;
@@ -19,34 +19,7 @@ pub struct ProgramName {
     pub highest: u32,
 }
 
-pub fn key(universe: UniverseId, name: &str) -> Key {
-    KeyBuilder::universe(universe, Family::ProgramName).bytes(name.as_bytes()).key()
-}
-
-pub fn prefix(universe: UniverseId) -> Key {
-    Family::ProgramName.prefix(universe)
-}
-
-pub(crate) fn parse(universe: UniverseId, key: &[u8]) -> Result<String, StoreError> {
-    KeyReader::after(Family::ProgramName, &prefix(universe), key)?.text()
-}
-
-pub(crate) async fn read<T: Transaction>(
-    tx: &mut T,
-    universe: UniverseId,
-    name: &str,
-) -> Result<Option<ProgramName>, StoreError> {
-    get(tx, Family::ProgramName, &key(universe, name)).await
-}
-
-pub(crate) fn write<T: Transaction>(
-    tx: &mut T,
-    universe: UniverseId,
-    name: &str,
-    record: &ProgramName,
-) -> Result<(), StoreError> {
-    put(tx, &key(universe, name), record)
-}
+by_name!(Family::ProgramName, ProgramName);
 
 #[cfg(test)]
 mod tests {
@@ -57,9 +30,7 @@ mod tests {
     proptest! {
         #[test]
         fn keys_sort_by_name(a in "[a-z0-9-]{1,16}", b in "[a-z0-9-]{1,16}") {
-            let key = |name: &str| key(laws::universe(), name);
-            prop_assert_eq!(key(&a).cmp(&key(&b)), a.cmp(&b));
-            prop_assert_eq!(parse(laws::universe(), key(&a).as_bytes()).unwrap(), a);
+            laws::keys_sort_by_name(key, parse, &a, &b)?;
         }
 
         #[test]

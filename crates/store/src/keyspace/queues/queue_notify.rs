@@ -32,6 +32,17 @@ pub fn key(universe: UniverseId, kind: &str) -> Key {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen(Option<Bytes>);
 
+impl Seen {
+    /// How often it was raised between an earlier look and this one.
+    pub fn raised_since(&self, before: &Self) -> u64 {
+        let count = |seen: &Self| {
+            let bytes = seen.0.as_deref().and_then(|bytes| bytes.try_into().ok());
+            bytes.map_or(0, u64::from_le_bytes)
+        };
+        count(self).wrapping_sub(count(before))
+    }
+}
+
 pub async fn read<T: Transaction>(tx: &mut T, universe: UniverseId, kind: &str) -> Result<Seen, StoreError> {
     Ok(Seen(tx.get_snapshot(key(universe, kind).as_bytes()).await?))
 }

@@ -17,7 +17,7 @@ pub struct SchemaVersion {
 
 impl SchemaVersion {
     /// What this code reads and writes.
-    pub const CURRENT: Self = Self { major: 1, minor: 6 };
+    pub const CURRENT: Self = Self { major: 1, minor: 7 };
 
     /// The earliest that this code reads. What development versions before it wrote has no reader: there was no release.
     pub const OLDEST: Self = Self { major: 1, minor: 5 };

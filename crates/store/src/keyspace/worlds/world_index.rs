@@ -1,7 +1,8 @@
-//! `u/<u>/worlds/index/<what>/<value>/<world>`: worlds by state, time of creation, manifest and label.
+//! `u/<u>/worlds/index/<what>/<value>/<world>`: worlds by state, time of creation, manifest, label and last activity.
 //!
 //! An entry is written and removed in the transaction that changes its world: with the world's meta record by
-//! [`world_meta::write`](crate::keyspace::world_meta), with its manifest by `create_world`, `import_world`, `commit_turn` and `delete_world`. Immutable; the value is empty. A world
+//! [`world_meta::write`](crate::keyspace::world_meta), with its manifest by `create_world`, `import_world`, `commit_turn` and `delete_world`, with its last activity by
+//! [`last_active`](crate::keyspace::last_active), and by those that create and delete it. Immutable; the value is empty. A world
 //! that is being deleted or was deleted has an entry for its state and no other.
 
 use crate::StoreError;
@@ -24,6 +25,8 @@ pub enum Indexed<'a> {
     Manifest(Hash),
     /// Neither a key nor a value contains a zero byte, which ends each.
     Label(&'a str, &'a str),
+    /// Zero for a world that was never opened.
+    ActiveAt(u64),
 }
 
 fn of(universe: UniverseId, what: Indexed<'_>) -> KeyBuilder {
@@ -33,6 +36,7 @@ fn of(universe: UniverseId, what: Indexed<'_>) -> KeyBuilder {
         Indexed::CreatedAt(at_ns) => key.u8(2).u64(at_ns),
         Indexed::Manifest(manifest) => key.u8(3).bytes(manifest.as_bytes()),
         Indexed::Label(name, value) => key.u8(4).bytes(name.as_bytes()).u8(0).bytes(value.as_bytes()).u8(0),
+        Indexed::ActiveAt(at_ns) => key.u8(5).u64(at_ns),
     }
 }
 
@@ -54,6 +58,13 @@ pub(crate) fn with_label(universe: UniverseId, name: &str) -> Span {
 pub(crate) fn created(universe: UniverseId, from_ns: u64, before_ns: Option<u64>) -> Span {
     let all = KeyBuilder::universe(universe, Family::WorldIndex).u8(2).key().span();
     let at = |at_ns| of(universe, Indexed::CreatedAt(at_ns)).key();
+    Span { start: at(from_ns), end: before_ns.map_or(all.end, at) }
+}
+
+/// All worlds that were active last from a time on and before another one, in that order.
+pub(crate) fn active(universe: UniverseId, from_ns: u64, before_ns: Option<u64>) -> Span {
+    let all = KeyBuilder::universe(universe, Family::WorldIndex).u8(5).key().span();
+    let at = |at_ns| of(universe, Indexed::ActiveAt(at_ns)).key();
     Span { start: at(from_ns), end: before_ns.map_or(all.end, at) }
 }
 
@@ -105,6 +116,23 @@ pub(crate) fn follow_manifest<T: Transaction>(
     }
     if let Some(after) = after {
         tx.put(key(universe, Indexed::Manifest(after), world).as_bytes(), bytes::Bytes::new())?;
+    }
+    Ok(())
+}
+
+/// Follows a world that comes or goes, or that a worker opens or releases: when it was active before and after, `None` where it is not there.
+pub(crate) fn follow_active<T: Transaction>(
+    tx: &mut T,
+    universe: UniverseId,
+    world: WorldId,
+    before: Option<u64>,
+    after: Option<u64>,
+) -> Result<(), StoreError> {
+    if let Some(before) = before.filter(|before| Some(*before) != after && !planted(Mutant::ActivityStale)) {
+        tx.delete(key(universe, Indexed::ActiveAt(before), world).as_bytes())?;
+    }
+    if let Some(after) = after {
+        tx.put(key(universe, Indexed::ActiveAt(after), world).as_bytes(), bytes::Bytes::new())?;
     }
     Ok(())
 }

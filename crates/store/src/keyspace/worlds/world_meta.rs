@@ -5,7 +5,7 @@
 
 use crate::StoreError;
 use crate::keyspace::{
-    Family, Key, KeyBuilder, KeyReader, get, put, queue_notify, ready::PRIORITY_NORMAL, world_index,
+    Family, Key, KeyBuilder, KeyReader, get, put, queue_notify, ready::PRIORITY_NORMAL, world_change, world_index,
 };
 use minicbor::{Decode, Encode};
 use mundi_engine::Transaction;
@@ -64,7 +64,7 @@ pub struct Hold {
     /// How many attempts failed in a row; one, for a step.
     #[n(3)]
     pub failures: u32,
-    /// The next height of its journal.
+    /// The record that says which step failed, or the next height of its journal, if its turns failed.
     #[n(4)]
     pub height: Height,
     /// The first item that waits in its inbox, if there is one.
@@ -211,6 +211,7 @@ pub(crate) fn write<T: Transaction>(
 ) -> Result<(), StoreError> {
     if before != Some(meta) {
         queue_notify::bump(tx, universe, queue_notify::WORLDS)?;
+        world_change::write(tx, universe, world, meta)?;
     }
     world_index::follow(tx, universe, world, before, meta)?;
     put(tx, &key(universe, world), meta)

@@ -21,6 +21,7 @@ use mundi_model::{
     Code, IntentHash, UniverseId, WorldId,
     child::{CHILD_SPAWN, ChildId, ChildOutcome, DispatchToken, EventKind, Phase, Spend},
     limits,
+    mutants::{Mutant, planted},
 };
 
 #[derive(Debug, Clone)]
@@ -139,7 +140,9 @@ async fn cancel<T: Transaction>(
             None => End::cancelled(),
             Some(lane) => exceeded(lane),
         };
-        parent.tell_cancel(tx, &token).await?;
+        if !planted(Mutant::ChildWorldUntold) {
+            parent.tell_cancel(tx, &token).await?;
+        }
         leave(&mut state, token.child);
         parent.end(tx, &mut state, token, &end).await?;
         return Ok(CancelRequested::Cancelled);

@@ -106,7 +106,8 @@ pub(super) async fn debit<T: Transaction>(
 /// What was not debited before.
 fn fresh(token: &DispatchToken, spent: Spend) -> Vec<(Lane, u64)> {
     let new = |(lane, amount): (Lane, u64)| {
-        let fresh = amount.saturating_sub(token.spent.get(lane).unwrap_or(0));
+        let before = if planted(Mutant::ReportRepeated) { 0 } else { token.spent.get(lane).unwrap_or(0) };
+        let fresh = amount.saturating_sub(before);
         (fresh > 0).then_some((lane, fresh))
     };
     spent.lanes().filter_map(new).collect()

@@ -42,8 +42,11 @@ pub struct FinishChild {
 /// How a child ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChildFinished {
+    pub kind: String,
     pub outcome: ChildOutcome,
     pub code: Option<String>,
+    /// As the change said it that ended the child: an earlier one, if it is asked again.
+    pub at_ns: u64,
 }
 
 impl Protocol for FinishChild {
@@ -93,8 +96,10 @@ impl FinishChild {
 pub(super) fn finished(token: &DispatchToken) -> ChildFinished {
     let end = token.end.as_ref();
     ChildFinished {
+        kind: token.kind.clone(),
         outcome: end.map_or(ChildOutcome::Failed, |end| end.outcome),
         code: end.and_then(|end| end.code.clone()),
+        at_ns: end.map_or(0, |end| end.at_ns),
     }
 }
 

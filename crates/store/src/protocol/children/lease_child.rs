@@ -75,8 +75,8 @@ fn room(state: &ChildState, now_ns: u64) -> Room {
     match state {
         state if state.active.iter().any(is_orphaned) && !planted(Mutant::DispatchBeforeRecovery) => Room::RecoverFirst,
         state if state.queued == 0 => Room::Idle,
-        state if state.active.len() as u64 >= state.active_max => Room::Full,
-        _ => Room::Free,
+        state if state.has_room() => Room::Free,
+        _ => Room::Full,
     }
 }
 
@@ -123,6 +123,9 @@ impl Protocol for LeaseChild {
         self.draw(tx, &parent, &mut state, &mut token).await?;
         parent.write_token(tx, &token)?;
         parent.write_state(tx, &state)?;
+        if state.has_room() {
+            queue_notify::bump(tx, self.universe, CHILD_SPAWN)?; // the next one may be of a kind that another executor serves
+        }
         Ok(self.leased(token))
     }
 }

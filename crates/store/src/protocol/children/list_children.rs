@@ -10,9 +10,12 @@ use crate::{
         child_event,
         child_order::{self, ChildRow},
         child_state::{self, ChildState},
-        child_token, child_work, decode_value,
+        child_token,
+        child_work::{self, ChildWork},
+        decode_value,
     },
 };
+use bytes::Bytes;
 use mundi_engine::Transaction;
 use mundi_model::{
     UniverseId, WorldId,
@@ -131,19 +134,20 @@ pub struct ListChildParents {
 }
 
 impl Protocol for ListChildParents {
-    type Output = Vec<WorldId>;
+    type Output = Vec<(WorldId, ChildWork)>;
 
     fn on_unknown(&self) -> OnUnknown {
         OnUnknown::RunAgain
     }
 
-    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Vec<WorldId>, StoreError> {
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Self::Output, StoreError> {
         let mut span = child_work::prefix(self.universe).span();
         if let Some(after) = self.after {
             span = span.after(&child_work::key(self.universe, after));
         }
         let page = tx.range(span.read(limits::CHILD_PARENTS_PAGE).snapshot()).await?;
-        page.items.iter().map(|(key, _)| child_work::parse(self.universe, key)).collect()
+        let row = |(key, value): &(Bytes, Bytes)| Ok((child_work::parse(self.universe, key)?, ChildWork::read(value)));
+        page.items.iter().map(row).collect()
     }
 }
 

@@ -62,7 +62,8 @@ impl RecoverChild {
     /// The first one that is orphaned, in the order of their dispatch.
     fn first<'a>(&self, active: &'a [ActiveChild]) -> Option<&'a ActiveChild> {
         let mut orphans = active.iter().filter(|active| {
-            let is_over = active.lease.deadline_ns.is_some_and(|deadline| deadline <= self.now_ns);
+            let without_end = planted(Mutant::ChildWorldRecovered);
+            let is_over = active.lease.deadline_ns.map_or(without_end, |deadline| deadline <= self.now_ns);
             is_over || active.lease.deadline_ns.is_some() && Some(active.lease.worker) == self.gone
         });
         if planted(Mutant::RecoveryUnordered) {

@@ -4,7 +4,10 @@ use super::ChildError;
 use crate::protocol::require_live;
 use crate::{
     OnUnknown, Protocol, StoreError,
-    keyspace::child_request::{self, ChildRequest},
+    keyspace::{
+        child_request::{self, ChildRequest},
+        dedupe_bucket::{self, DedupeKind, Ending},
+    },
 };
 use mundi_engine::Transaction;
 use mundi_model::{Hash, UniverseId, WorldId, limits};
@@ -76,6 +79,8 @@ impl RequestName {
     ) -> Result<(), StoreError> {
         let expires_at_ns = now_ns.saturating_add(limits::DEDUPE_WINDOW_NS);
         let request = ChildRequest { payload: self.payload, expires_at_ns, answer: answer.to_owned() };
-        child_request::write(tx, universe, parent, self.key(), &request)
+        child_request::write(tx, universe, parent, self.key(), &request)?;
+        let ending = Ending::new(DedupeKind::ChildRequest, parent, self.key(), expires_at_ns);
+        dedupe_bucket::write(tx, universe, &ending)
     }
 }

@@ -11,7 +11,7 @@ use crate::{
         Family,
         child_order::{self, queue_key},
         child_state::{self, ChildState},
-        child_token, child_work,
+        child_token,
         effect_pending::EffectItem,
         queue_notify,
     },
@@ -53,10 +53,7 @@ pub(in crate::protocol) async fn spawn_children<T: Transaction>(
         child_order::write(tx, &row, child)?;
         child_token::write(tx, universe, &token)?;
     }
-    child_state::write(tx, universe, parent.world, &state)?;
-    if !state.is_idle() {
-        child_work::write(tx, universe, parent.world, now_ns)?;
-    }
+    parent.write_state(tx, &state)?;
     queue_notify::bump(tx, universe, CHILD_SPAWN)
 }
 

@@ -18,8 +18,6 @@ use mundi_model::{
 #[derive(Debug, Clone, Copy)]
 pub struct StartChild {
     pub claim: ChildClaim,
-    /// Whether the child goes on without its executor: its lease then has no end.
-    pub outlives_executor: bool,
     pub now_ns: u64,
 }
 
@@ -31,29 +29,47 @@ impl Protocol for StartChild {
     }
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<DispatchToken, StoreError> {
-        let parent = Parent::of(&self.claim, self.now_ns);
-        let (mut state, _, mut token) = parent.held(tx, &self.claim).await?;
-        match token.phase {
-            Phase::Leased => {}
-            Phase::Started => return Ok(token),
-            Phase::Queued | Phase::Terminal => return Err(ChildError::ClaimLost(self.claim.child).into()),
-        }
-        let event = append(&mut token, EventKind::Start, Phase::Started, &Detail::default(), self.now_ns);
-        token.started_at_ns = Some(self.now_ns);
-        for active in state.active.iter_mut().filter(|active| active.child == token.child) {
-            active.phase = Phase::Started;
-            if self.outlives_executor {
-                active.lease.deadline_ns = None;
-            }
-        }
-        if !planted(Mutant::StartUnrecorded) {
-            parent.write_event(tx, token.child, &event)?;
-        }
-        parent.write_token(tx, &token)?;
-        parent.write_state(tx, &state)?;
-        if !token.withdrawn {
-            parent.tell_start(tx, &token).await?;
-        }
-        Ok(token)
+        start(tx, &self.claim, self.now_ns, Until::Deadline).await
     }
+}
+
+/// How long the lease of a child that starts is valid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Until {
+    /// Until its deadline, which its executor extends.
+    Deadline,
+    /// The child goes on without its executor: a world.
+    End,
+}
+
+pub(super) async fn start<T: Transaction>(
+    tx: &mut T,
+    claim: &ChildClaim,
+    now_ns: u64,
+    until: Until,
+) -> Result<DispatchToken, StoreError> {
+    let parent = Parent::of(claim, now_ns);
+    let (mut state, _, mut token) = parent.held(tx, claim).await?;
+    match token.phase {
+        Phase::Leased => {}
+        Phase::Started => return Ok(token),
+        Phase::Queued | Phase::Terminal => return Err(ChildError::ClaimLost(claim.child).into()),
+    }
+    let event = append(&mut token, EventKind::Start, Phase::Started, &Detail::default(), now_ns);
+    token.started_at_ns = Some(now_ns);
+    for active in state.active.iter_mut().filter(|active| active.child == token.child) {
+        active.phase = Phase::Started;
+        if until == Until::End {
+            active.lease.deadline_ns = None;
+        }
+    }
+    if !planted(Mutant::StartUnrecorded) {
+        parent.write_event(tx, token.child, &event)?;
+    }
+    parent.write_token(tx, &token)?;
+    parent.write_state(tx, &state)?;
+    if !token.withdrawn {
+        parent.tell_start(tx, &token).await?;
+    }
+    Ok(token)
 }

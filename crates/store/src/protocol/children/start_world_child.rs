@@ -6,7 +6,10 @@
 //! The snapshot's blob is stored before; if the rest fails, it is unreachable and is swept one day.
 //! Unknown commit: run again; a child that is started under this very lease was started by an earlier run, which made the world.
 
-use super::{ChildClaim, StartChild};
+use super::{
+    ChildClaim,
+    start_child::{Until, start},
+};
 use crate::protocol::worlds::create_world::{Create, prepare};
 use crate::{
     Clock, OnUnknown, Protocol, StoreError,
@@ -17,7 +20,10 @@ use crate::{
     snapshot::ReadSnapshot,
 };
 use mundi_engine::{Engine, Transaction};
-use mundi_model::child::DispatchToken;
+use mundi_model::{
+    child::DispatchToken,
+    mutants::{Mutant, planted},
+};
 
 /// A child, and the world that runs it.
 #[derive(Debug, Clone)]
@@ -54,7 +60,10 @@ impl<B: Blobs> Protocol for StartWorld<'_, B> {
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<DispatchToken, StoreError> {
         let StartWorldChild { claim, ref world, now_ns } = *self.request;
-        let token = StartChild { claim, outlives_executor: true, now_ns }.run(tx).await?;
+        let token = start(tx, &claim, now_ns, Until::End).await?;
+        if planted(Mutant::ChildWorldMissing) {
+            return Ok(token);
+        }
         self.create.run(tx).await?;
         child_of::write(tx, claim.universe, world.world, &ChildOf { parent: claim.parent, child: claim.child })?;
         Ok(token)

@@ -223,10 +223,7 @@ impl Parent {
 
     pub(super) fn write_state<T: Transaction>(&self, tx: &mut T, state: &ChildState) -> Result<(), StoreError> {
         child_state::write(tx, self.universe, self.world, state)?;
-        if state.is_idle() {
-            tx.delete(child_work::key(self.universe, self.world).as_bytes())?;
-        }
-        Ok(())
+        child_work::write(tx, self.universe, self.world, state)
     }
 
     /// Ends a child: event, token, the parent's receipt, and the place of the child among those that ended. `state` has no entry of it any more.
@@ -332,7 +329,7 @@ impl Parent {
 }
 
 /// Whether a phase is the one that the last event left.
-fn belong_together(token: &DispatchToken, last: Option<&ChildEvent>) -> bool {
+pub(super) fn belong_together(token: &DispatchToken, last: Option<&ChildEvent>) -> bool {
     match (token.phase, last) {
         (Phase::Queued | Phase::Leased, None) => token.events == 0,
         (Phase::Started | Phase::Terminal, Some(event)) => event.phase == token.phase,

@@ -37,11 +37,11 @@ pub struct QueuedEffect {
     pub place: EffectPlace,
     pub item: EffectItem,
     pub attempts: EffectAttempts,
-    /// Who works on it.
+    /// The worker that carries it out.
     pub claim: Option<Claim>,
     /// Only its world and the slot that it was published into know of it.
     pub is_in_slot: bool,
-    /// Its world does not wait for it any more. Whoever claims it next drops it.
+    /// Its world does not wait for it any more. The next worker that claims it drops it.
     pub is_withdrawn: bool,
 }
 

@@ -10,7 +10,7 @@
 use crate::{
     Clock, OnUnknown, Protocol, StoreError,
     keyspace::{
-        QueueShard, Shard,
+        QueueShard, Shard, child_request,
         dedupe_bucket::{self, DedupeKind, Ending},
         effect_dedupe::{self, EffectStatus},
         effect_inflight,
@@ -121,6 +121,12 @@ impl ExpireDedupe {
                 record
                     .filter(|record| !matches!(record.status, TimerStatus::Due { .. }))
                     .map(|_| timer_dedupe::key(universe, world, intent))
+            }
+            DedupeKind::ChildRequest => {
+                // One that was asked again after its window has an ending of its own.
+                let request = child_request::read(tx, universe, world, ending.id).await?;
+                let request = request.filter(|request| request.expires_at_ns <= self.now_ns);
+                request.map(|_| child_request::key(universe, world, ending.id))
             }
         };
         match over {

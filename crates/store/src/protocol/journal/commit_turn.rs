@@ -31,7 +31,7 @@ use crate::{
         append::{self, Appending},
     },
     keyspace::{
-        QueueShard,
+        QueueShard, child_work,
         dedupe_bucket::{self, DedupeKind, Ending},
         effect_dedupe::{self, EffectDedupe, EffectStatus},
         effect_inflight,
@@ -258,6 +258,9 @@ impl CommitTurn {
         if self.expects_end.is_some() {
             reads.push(notify::key(universe, world).planned());
         }
+        if self.paused.is_some() {
+            reads.push(child_work::key(universe, world).planned());
+        }
         if self.paused.is_some() && !self.ready {
             reads.push(world_meta::key(universe, world).planned());
         }
@@ -288,7 +291,7 @@ impl CommitTurn {
         reads
     }
 
-    /// Effects that are published as claimed: whoever answers one, in this process, asks whether the claim is held.
+    /// Effects that are published as claimed: the adapter of this process that answers one checks whether the claim is held.
     fn rereads(&self) -> Vec<Bytes> {
         let Fence { universe, world, .. } = self.fence;
         let claimed = self.effects.iter().zip(&self.in_process.claims).filter(|(_, claim)| claim.is_some());
@@ -337,6 +340,7 @@ impl CommitTurn {
             let meta = require_world(tx, universe, world).await?;
             let after = WorldMeta { paused: self.paused, ..meta.clone() };
             world_meta::write(tx, universe, world, Some(&meta), &after)?;
+            child_work::look_again(tx, universe, world).await?;
         }
         if self.ready {
             let priority = require_world(tx, universe, world).await?.ready_priority();
@@ -514,7 +518,7 @@ impl CommitTurn {
         Ok(())
     }
 
-    /// A withdrawn intent is remembered for a while. Whoever finds it in a queue after that drops it too, because
+    /// A withdrawn intent is remembered for a while. A worker that finds it in a queue after that drops it too, because
     /// nothing knows of it any more.
     fn end_dedupe<T: Transaction>(&self, tx: &mut T, kind: DedupeKind, intent: IntentHash) -> Result<(), StoreError> {
         let Fence { universe, world, .. } = self.fence;

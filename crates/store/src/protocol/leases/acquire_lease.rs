@@ -73,7 +73,8 @@ impl Protocol for AcquireLease {
 
     fn read_plan(&self) -> ReadPlan {
         let keys = [world_meta::key, assignment::key, lease::key, lease_term::key, lease_request::key];
-        ReadPlan::reads(keys.map(|key| key(self.universe, self.world).planned()))
+        let active = self.opening.map(|_| last_active::key(self.universe, self.world).planned());
+        ReadPlan::reads(keys.map(|key| key(self.universe, self.world).planned()).into_iter().chain(active))
     }
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Acquired, StoreError> {
@@ -93,7 +94,7 @@ impl Protocol for AcquireLease {
         let expires_at_ns = now_ns.saturating_add(ttl_ns);
         lease_term::write(tx, universe, world, &LeaseTerm { expires_at_ns })?;
         if self.opening.is_some() {
-            last_active::write(tx, universe, world, now_ns)?;
+            last_active::write(tx, universe, world, now_ns).await?;
         }
         let fence = Fence { universe, world, epoch };
         let after_hold = lease.is_some_and(|before| before.holder.is_none()) && probation.is_some();

@@ -1,4 +1,4 @@
-//! Who may run a world.
+//! Leases: the right to run a world.
 
 pub(in crate::protocol) mod acquire_lease;
 pub(in crate::protocol) mod end_probation;

@@ -12,7 +12,7 @@ use crate::{
         lease_term,
     },
 };
-use mundi_engine::Transaction;
+use mundi_engine::{ReadPlan, Transaction};
 use mundi_model::{
     Epoch, UniverseId, WorldId,
     mutants::{Mutant, planted},
@@ -32,6 +32,12 @@ impl Protocol for ReleaseLease {
         OnUnknown::RunAgain
     }
 
+    fn read_plan(&self) -> ReadPlan {
+        let Fence { universe, world, .. } = self.fence;
+        let active = self.active_at_ns.map(|_| last_active::key(universe, world).planned());
+        ReadPlan::reads([lease::key(universe, world).planned()].into_iter().chain(active))
+    }
+
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
         let Fence { universe, world, epoch } = self.fence;
         match lease::read(tx, universe, world).await? {
@@ -39,7 +45,7 @@ impl Protocol for ReleaseLease {
             Some(lease) if lease.epoch == epoch => {
                 let epoch = if planted(Mutant::EpochReset) { Epoch::INITIAL } else { epoch };
                 if let Some(at_ns) = self.active_at_ns {
-                    last_active::write(tx, universe, world, at_ns)?;
+                    last_active::write(tx, universe, world, at_ns).await?;
                 }
                 clear_holder(tx, universe, world, epoch)
             }

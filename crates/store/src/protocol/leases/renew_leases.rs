@@ -1,7 +1,7 @@
 //! Renew leases, many at once.
 //!
 //! Guarantees: only the holder under the current epoch renews. The lease itself is not written, only its term, so
-//! that a renewal never conflicts with the turns that it keeps alive. A lost lease does not hinder the others. Whoever holds a world
+//! that a renewal never conflicts with the turns that it keeps alive. A lost lease does not hinder the others. A process that holds a world
 //! that is assigned to someone else is notified: it may have been quicker than the placement, or have missed the word to go.
 //! Unknown commit: run again; renewing twice is renewing once.
 

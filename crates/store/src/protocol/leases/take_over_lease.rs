@@ -117,7 +117,7 @@ fn plan(take: &TakeOverLease, request: Option<LeaseRequest>, lease: Option<Lease
     }
 }
 
-/// Takes a request back, if it is this one's: whoever waits for the world need not wait until it expires.
+/// Withdraws a request, if it is this one's, so that others need not wait until it expires.
 #[derive(Debug, Clone, Copy)]
 pub struct WithdrawLeaseRequest {
     pub universe: UniverseId,

@@ -1,6 +1,6 @@
 //! Assign a world to a worker, or to none.
 //!
-//! Guarantees: the assignment and the worker's own list of worlds agree. It is intent only: whoever holds the lease
+//! Guarantees: the assignment and the worker's own list of worlds agree. It is intent only: the process that holds the lease
 //! keeps it until it lets go. A ready hint moves to the priority that is assigned.
 //! Unknown commit: run again; it is idempotent.
 

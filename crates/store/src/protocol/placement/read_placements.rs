@@ -1,6 +1,6 @@
 //! Read where some worlds should run, and whether they have work.
 //!
-//! Guarantees: one consistent moment. Adds no conflict: whoever acts on it compares what it saw.
+//! Guarantees: one consistent moment. Adds no conflict: a caller that acts on it compares what it saw.
 //! Unknown commit: cannot be; it writes nothing.
 
 use crate::{

@@ -1,7 +1,7 @@
 //! Create a pool: its name is taken before its worlds are made.
 //!
 //! Guarantees: a pool of this name exists, with these shards and this configuration, and no world had one of their names before. The worlds
-//! themselves are made after it; whoever is interrupted runs it again and gets the same record, and with it the same worlds.
+//! themselves are made after it; a caller that is interrupted runs it again and gets the same record, and with it the same worlds.
 //! Unknown commit: run again; it is idempotent.
 
 use super::PoolError;

@@ -1,6 +1,6 @@
 //! Give a program a name and a version, find it by them, list and delete versions.
 //!
-//! Guarantees: a version under a name stands for one manifest for as long as it is there; whoever asks for it with another
+//! Guarantees: a version under a name stands for one manifest for as long as it is there; a request with another
 //! one is refused, and nothing changes. Given again without a number, the manifest of the newest version keeps that version;
 //! any other gets a number above all that were given under the name since it had no version. A named manifest is registered, and
 //! cannot be deleted.

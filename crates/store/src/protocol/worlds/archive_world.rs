@@ -8,6 +8,7 @@ use crate::protocol::{WorldError, release_lease::clear_holder, require_world};
 use crate::{
     OnUnknown, Protocol, StoreError,
     keyspace::{
+        child_work,
         lease::{self, Lease},
         ready::{self, ReadyHint},
         ready_notify,
@@ -54,6 +55,7 @@ impl Protocol for ArchiveWorld {
             ready::write(tx, universe, world, priority, &ReadyHint { at_ns: now_ns })?;
             ready_notify::bump(tx, universe, ready::shard(world))?;
         }
+        child_work::look_again(tx, universe, world).await?;
         let after = WorldMeta { state, ..meta.clone() };
         world_meta::write(tx, universe, world, Some(&meta), &after)
     }

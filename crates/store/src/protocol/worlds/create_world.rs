@@ -16,9 +16,10 @@ use crate::{
     blob::Blobs,
     journal::Batch,
     keyspace::{
-        baseline, journal_entry,
+        baseline,
+        forked_world::{self, ForkedWorld},
+        journal_entry,
         journal_head::{self, JournalHead, Position},
-        lineage_child::{self, LineageChild},
         manifest_at, segment, snapshot, universe_meta, world_index,
         world_meta::{self, InboxBounds, Lineage, WorldMeta, WorldState},
     },
@@ -45,8 +46,8 @@ pub struct CreateWorld {
     pub inbox: Option<InboxBounds>,
     /// What a fork inherits; published before it takes its first turn.
     pub inherited: Inherited,
-    /// The first item of its inbox, if it begins with one: a command, or what starts a child.
-    pub command: Option<InboxItem>,
+    /// The first items of its inbox, a few at most: commands, what starts a child, or what a fork at an await is told.
+    pub commands: Vec<InboxItem>,
     /// What it is called. No other world of the universe may have the name.
     pub name: Option<WorldName>,
     /// The labels that it is given, beside those that a fork has from its parent: journaled as its first command.
@@ -237,24 +238,24 @@ impl<B: Blobs> Create<'_, B> {
         } else if manifest != Some(self.facts.manifest) {
             "the fork's snapshot was taken under another manifest than the parent's"
         } else {
-            let child = LineageChild { forked_at, created_at_ns: now_ns };
-            return lineage_child::write(tx, universe, parent, world, &child);
+            let child = ForkedWorld { forked_at, created_at_ns: now_ns };
+            return forked_world::write(tx, universe, parent, world, &child);
         };
         Err(WorldError::BeginningInvalid { world, reason }.into())
     }
 
     async fn publish<T: Transaction>(&self, tx: &mut T, meta: WorldMeta) -> Result<Option<u64>, StoreError> {
-        let CreateWorld { universe, world, now_ns, inherited, command, labels, .. } = self.request;
+        let CreateWorld { universe, world, now_ns, inherited, commands, labels, .. } = self.request;
         let label = labels.as_ref().map(|change| label_world::command(change, *now_ns));
-        let items = label.into_iter().chain(command.clone()).map(|item| NewItem { item, dedupe: None });
+        let items = label.into_iter().chain(commands.iter().cloned()).map(|item| NewItem { item, dedupe: None });
         let items: Vec<NewItem> = items.collect();
-        let commands = if items.len() > 1 { 2 } else { u16::from(!items.is_empty()) };
+        let first = u16::try_from(items.len()).unwrap_or(u16::MAX);
         if !items.is_empty() {
             let enqueue = Enqueue::new(*universe, *world, &items, *now_ns, limits::DEDUPE_WINDOW_NS)?;
             enqueue.run_within(tx).await?;
         }
         let begins_at = self.request.first.height;
-        publish_first(tx, (*universe, *world, meta), inherited, begins_at, (commands, *now_ns)).await
+        publish_first(tx, (*universe, *world, meta), inherited, begins_at, (first, *now_ns)).await
     }
 
     fn write<T: Transaction>(&self, tx: &mut T, labels: Option<Labels>) -> Result<WorldMeta, StoreError> {
@@ -281,6 +282,7 @@ impl<B: Blobs> Create<'_, B> {
         };
         world_meta::write(tx, universe, world, None, &meta)?;
         world_index::follow_manifest(tx, universe, world, None, Some(self.facts.manifest))?;
+        world_index::follow_active(tx, universe, world, None, Some(0))?;
         first.write(tx, universe, world)?;
         journal_head::write(tx, universe, world, Position::new(first.end()))?;
         manifest_at::write(tx, universe, world, first.start().height, self.facts.manifest)?;
@@ -299,7 +301,7 @@ pub(super) fn created_before(world: WorldId, meta: &WorldMeta, first_record: Has
     }
 }
 
-/// The hash of the record below a height of a journal. What was exported is not read again: whoever made the fork has just
+/// The hash of the record below a height of a journal. What was exported is not read again: the caller that made the fork has just
 /// replayed it, every link checked, and `stated` is what came out.
 async fn chain_below<T: Transaction>(
     tx: &mut T,

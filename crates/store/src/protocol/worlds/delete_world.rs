@@ -14,9 +14,9 @@ use crate::protocol::{ReleaseLease, WorldError, release_lease::clear_holder, req
 use crate::{
     Clock, Fence, OnUnknown, Protocol, StoreError,
     keyspace::{
-        Key, Span, assigned_world, assignment, effect_dedupe,
+        Key, Span, assigned_world, assignment, child_work, effect_dedupe, forked_world, last_active,
         lease::{self, Lease},
-        lease_term, lineage_child, manifest_at, ready, sweep_state, timer_dedupe, world_index,
+        lease_term, manifest_at, ready, sweep_state, timer_dedupe, world_index,
         world_meta::{self, WorldMeta, WorldState},
     },
     run,
@@ -80,7 +80,7 @@ async fn close<T: Transaction>(
     world: WorldId,
     meta: WorldMeta,
 ) -> Result<(), StoreError> {
-    let forks = tx.range(lineage_child::prefix(universe, world).span().read(100)).await?;
+    let forks = tx.range(forked_world::prefix(universe, world).span().read(100)).await?;
     if !forks.items.is_empty() {
         return Err(WorldError::HasForks { world, children: forks.items.len() }.into());
     }
@@ -92,8 +92,11 @@ async fn close<T: Transaction>(
     }
     ready::remove(tx, universe, world, meta.ready_priority())?;
     snapshot_due::forget(tx, universe, world).await?;
+    child_work::look_again(tx, universe, world).await?;
     let manifest = manifest_at::read(tx, universe, world, Height::new(u64::MAX)).await?;
     world_index::follow_manifest(tx, universe, world, manifest, None)?;
+    let active_ns = last_active::indexed_at(tx, universe, world).await?;
+    world_index::follow_active(tx, universe, world, Some(active_ns), None)?;
     let after = WorldMeta { state: WorldState::Deleting, ..meta.clone() };
     world_meta::write(tx, universe, world, Some(&meta), &after)
 }
@@ -177,8 +180,10 @@ impl DeleteWorld {
     fn finish<T: Transaction>(&self, tx: &mut T, meta: &WorldMeta) -> Result<(), StoreError> {
         let Fence { universe, world, .. } = self.fence;
         if let Some(lineage) = &meta.lineage {
-            tx.delete(lineage_child::key(universe, lineage.parent, world).as_bytes())?;
+            tx.delete(forked_world::key(universe, lineage.parent, world).as_bytes())?;
         }
+        // An executor may have removed it, and a child that ended meanwhile written it again.
+        tx.delete(child_work::key(universe, world).as_bytes())?;
         let after = WorldMeta { state: WorldState::Deleted, ..meta.clone() };
         world_meta::write(tx, universe, world, Some(meta), &after)
     }

@@ -19,7 +19,7 @@ use crate::{
         dead_letter::DeadLetter,
         decode_value, effect_inflight, effect_pending,
         effect_place::EffectStage,
-        lineage_child,
+        forked_world,
         named_world::{self, NamedWorld},
         world_index::{self, Indexed},
         world_meta::{self, ListedState, WorldMeta},
@@ -41,6 +41,7 @@ pub struct WorldQuery {
     /// `Live` takes those, too, that are paused or on hold.
     pub state: Option<ListedState>,
     pub name_prefix: Option<String>,
+    /// In small or large letters.
     pub name_contains: Option<String>,
     /// All of these labels; without a value, with any.
     pub labels: Vec<(String, Option<String>)>,
@@ -68,6 +69,15 @@ pub enum WorldOrder {
     Created,
     /// By time of creation, the newest first.
     Newest,
+    /// By last activity, the latest first; those that were never opened last.
+    Active,
+}
+
+impl WorldOrder {
+    /// An index is read from its end.
+    const fn is_reversed(self) -> bool {
+        matches!(self, Self::Newest | Self::Active)
+    }
 }
 
 /// Where a page ended.
@@ -137,8 +147,12 @@ impl WorldQuery {
                 let from_ns = self.created_from_ns.unwrap_or(0);
                 Source::Entries(vec![world_index::created(universe, from_ns, self.created_before_ns)])
             }
+            (WorldOrder::Active, ..) => {
+                let from_ns = self.active_from_ns.unwrap_or(0);
+                Source::Entries(vec![world_index::active(universe, from_ns, self.active_before_ns)])
+            }
             (_, Some(listed), ..) => Source::Listed(listed.clone()),
-            (_, _, Some(parent), ..) => Source::Entries(vec![lineage_child::prefix(universe, parent).span()]),
+            (_, _, Some(parent), ..) => Source::Entries(vec![forked_world::prefix(universe, parent).span()]),
             (_, _, _, Some((name, Some(value))), _) => Source::Entries(vec![index(Indexed::Label(name, value))]),
             (_, _, _, Some((name, None)), _) => Source::Entries(vec![world_index::with_label(universe, name)]),
             (.., Some(manifests)) => {
@@ -182,7 +196,7 @@ impl WorldQuery {
     fn takes_name(&self, name: Option<&str>) -> bool {
         let name = name.unwrap_or_default();
         self.name_prefix.as_deref().is_none_or(|prefix| name.starts_with(prefix))
-            && self.name_contains.as_deref().is_none_or(|part| name.contains(part))
+            && self.name_contains.as_deref().is_none_or(|part| contains(name, part))
     }
 
     fn takes_labels(&self, meta: &WorldMeta) -> bool {
@@ -192,6 +206,11 @@ impl WorldQuery {
             (None, Some(_)) => false,
         })
     }
+}
+
+/// Whether a name contains a part, in small or large letters: names are ASCII.
+fn contains(name: &str, part: &str) -> bool {
+    part.is_empty() || name.as_bytes().windows(part.len()).any(|window| window.eq_ignore_ascii_case(part.as_bytes()))
 }
 
 /// Those that a wanted state stands for.
@@ -330,8 +349,8 @@ impl FindWorlds {
         for mut span in self.rest_of(spans)? {
             loop {
                 let read = span.read(room.chunk()).snapshot();
-                let newest = self.query.order == WorldOrder::Newest;
-                let read = match tx.range(if newest { read.reverse() } else { read }).await {
+                let is_reversed = self.query.order.is_reversed();
+                let read = match tx.range(if is_reversed { read.reverse() } else { read }).await {
                     // The next page begins behind the entry before.
                     Err(EngineError::TooOld) if page.next.is_some() => return Ok(page),
                     read => read?,
@@ -361,9 +380,9 @@ impl FindWorlds {
 
     /// What of a span lies behind an entry, in the order that is asked for.
     fn behind(&self, span: Span, entry: &[u8]) -> Span {
-        match self.query.order {
-            WorldOrder::Newest => span.before_bytes(entry),
-            WorldOrder::Id | WorldOrder::Name | WorldOrder::Created => span.after_bytes(entry),
+        match self.query.order.is_reversed() {
+            true => span.before_bytes(entry),
+            false => span.after_bytes(entry),
         }
     }
 

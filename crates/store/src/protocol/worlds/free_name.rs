@@ -1,6 +1,6 @@
 //! Choose a name for a fork or an import that was given none: `alice-fork-1`, `alice-fork-2`.
 //!
-//! Guarantees: the name belongs to no world when it is chosen, and no deleted world had it. Whoever creates the world claims it; of two that chose the
+//! Guarantees: the name belongs to no world when it is chosen, and no deleted world had it. The transaction that creates the world claims it; of two that chose the
 //! same one, the second is refused with `WORLD_NAME_TAKEN` and chooses again.
 //! Unknown commit: cannot be; it writes nothing.
 

@@ -11,7 +11,7 @@ use crate::protocol::{WorldError, release_lease::clear_holder, require_live, req
 use crate::{
     Fence, OnUnknown, Protocol, StoreError,
     keyspace::{
-        inbox_entry, journal_head,
+        child_work, inbox_entry, journal_head,
         lease::{self, Lease, Probation},
         notify::{self, Seen},
         ready::{self, ReadyHint},
@@ -26,6 +26,13 @@ use mundi_model::{
     record::{FailedInput, ReplyOutcome},
 };
 
+/// The input whose step failed, and the height of the record that says so.
+#[derive(Debug, Clone)]
+pub struct HeldInput {
+    pub input: FailedInput,
+    pub height: Height,
+}
+
 #[derive(Debug, Clone)]
 pub struct HoldWorld {
     pub fence: Fence,
@@ -35,7 +42,7 @@ pub struct HoldWorld {
     /// How many attempts failed in a row.
     pub failures: u32,
     /// The input whose step failed, if that is why. Else it is held at the first item that waits.
-    pub failed: Option<FailedInput>,
+    pub failed: Option<HeldInput>,
     /// The inbox as it was when the world was found to have nothing that it could take: if something came since, a command may be
     /// among it, and the world is not put on hold.
     pub seen: Option<Seen>,
@@ -64,16 +71,17 @@ impl Protocol for HoldWorld {
         let cursor = position.and_then(|position| position.cursor);
         let waiting = tx.range(inbox_entry::after(universe, world, cursor).read(1).snapshot()).await?;
         let first = waiting.items.first().and_then(|(key, _)| inbox_entry::parse(universe, world, key).ok());
-        let seq = self.failed.as_ref().map(|failed| failed.seq).or(first);
+        let seq = self.failed.as_ref().map(|failed| failed.input.seq).or(first);
+        let head = position.map_or(Height::GENESIS, |position| position.head.height);
         let reason = self.reason[..self.reason.floor_char_boundary(limits::REASON_BYTES_MAX)].to_owned();
         let hold = Hold {
             since_ns: self.now_ns,
             code: self.code.clone(),
             reason,
             failures: self.failures,
-            height: position.map_or(Height::GENESIS, |position| position.head.height),
+            height: self.failed.as_ref().map_or(head, |failed| failed.height),
             seq,
-            failed_input: self.failed.as_ref().map(|failed| failed.what.clone()),
+            failed_input: self.failed.as_ref().map(|failed| failed.input.what.clone()),
         };
         if let Some(seq) = seq {
             self.tell_caller(tx, seq, &hold).await?;
@@ -151,6 +159,7 @@ impl Protocol for ReleaseHold {
             ready::write(tx, universe, world, meta.ready_priority(), &ReadyHint { at_ns: now_ns })?;
             ready_notify::bump(tx, universe, ready::shard(world))?;
         }
+        child_work::look_again(tx, universe, world).await?;
         let after = WorldMeta { hold: None, ..meta.clone() };
         world_meta::write(tx, universe, world, Some(&meta), &after)?;
         Ok(Some(hold))

@@ -6,7 +6,7 @@
 //! Unknown commit: run again; a world that begins with this very record is this world.
 
 use crate::protocol::{
-    Inherit, Inherited, WorldCreated, WorldError, inherit_all,
+    CarriedChildren, Inherit, Inherited, WorldCreated, WorldError, inherit_all,
     worlds::{create_world::created_before, inherit::publish_first, name_world::claim_name},
 };
 use crate::{
@@ -50,6 +50,8 @@ pub struct ImportWorld {
     pub own_from: Height,
     /// What was open when it left; published before it takes its first turn.
     pub inherited: Inherited,
+    /// Its children where it came from.
+    pub children: Option<CarriedChildren>,
     /// What becomes of its effects from here on.
     pub policy: EffectPolicy,
     /// What it is called here. No other world of the universe may have the name.
@@ -134,6 +136,9 @@ impl<B: Blobs> Protocol for Import<'_, B> {
         if let Some(name) = &self.request.name {
             claim_name(tx, universe, name, world).await?;
         }
+        if let Some(children) = &self.request.children {
+            children.write(tx, universe, world)?; // before what is spawned anew
+        }
         let (meta, ImportWorld { arrival, inherited, now_ns, .. }) = (self.write(tx)?, self.request);
         let next = publish_first(tx, (universe, world, meta), inherited, arrival.height, (0, *now_ns)).await?;
         Ok((WorldCreated::Now, next))
@@ -165,6 +170,7 @@ impl<B: Blobs> Import<'_, B> {
         world_meta::write(tx, universe, world, None, &meta)?;
         let manifest = self.request.manifests.iter().max_by_key(|(from, _)| *from).map(|(_, manifest)| *manifest);
         world_index::follow_manifest(tx, universe, world, None, manifest)?;
+        world_index::follow_active(tx, universe, world, None, Some(0))?;
         for segment in &self.request.segments {
             segment::write(tx, universe, world, segment)?;
         }

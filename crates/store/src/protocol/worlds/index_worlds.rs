@@ -6,7 +6,7 @@
 
 use crate::{
     OnUnknown, Protocol, StoreError,
-    keyspace::{manifest_at, named_world, world_index, world_meta},
+    keyspace::{last_active, manifest_at, named_world, world_index, world_meta},
 };
 use mundi_engine::{Engine, Transaction};
 use mundi_model::{Height, UniverseId, WorldId};
@@ -70,6 +70,8 @@ async fn index<T: Transaction>(tx: &mut T, universe: UniverseId, world: WorldId)
     if !meta.state.is_gone() {
         let manifest = manifest_at::read(tx, universe, world, Height::new(u64::MAX)).await?;
         world_index::follow_manifest(tx, universe, world, None, manifest)?;
+        let active_ns = last_active::indexed_at(tx, universe, world).await?;
+        world_index::follow_active(tx, universe, world, None, Some(active_ns))?;
     }
     match &meta.name {
         Some(name) if named_world::read(tx, universe, name).await?.is_none() => {

@@ -12,6 +12,7 @@ use crate::{
 use mundi_engine::Transaction;
 use mundi_model::{
     LabelChange, Labels, UniverseId, WorldId, cbor, limits,
+    mutants::{Mutant, planted},
     record::{InboxItem, Input, Origin, Payload},
 };
 
@@ -51,6 +52,9 @@ impl Protocol for LabelWorld {
         let stored = Some(labels.clone()).filter(|labels| !labels.is_empty());
         let after = WorldMeta { labels: stored, ..meta.clone() };
         world_meta::write(tx, *universe, *world, Some(&meta), &after)?;
+        if planted(Mutant::LabelUnjournaled) {
+            return Ok(labels);
+        }
         let new = NewItem { item: command(change, *now_ns), dedupe: None };
         Enqueue::new(*universe, *world, &[new], *now_ns, limits::DEDUPE_WINDOW_NS)?.run_within(tx).await?;
         Ok(labels)

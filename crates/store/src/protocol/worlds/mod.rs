@@ -28,7 +28,7 @@ pub use existence::require_live;
 pub(crate) use existence::{explain_missing, on_hold, require_runnable, require_world};
 pub use find_worlds::{FindWorlds, WorldCursor, WorldOrder, WorldQuery};
 pub use free_name::FreeName;
-pub use hold_world::{HoldWorld, ReleaseHold};
+pub use hold_world::{HeldInput, HoldWorld, ReleaseHold};
 pub use import_world::{ImportWorld, import_world};
 pub use index_worlds::{IndexWorlds, index_worlds};
 pub use inherit::{Inherit, Inherited, inherit_all};

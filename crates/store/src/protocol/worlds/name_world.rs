@@ -12,7 +12,10 @@ use crate::{
     },
 };
 use mundi_engine::Transaction;
-use mundi_model::{UniverseId, WorldId, WorldName};
+use mundi_model::{
+    UniverseId, WorldId, WorldName,
+    mutants::{Mutant, planted},
+};
 
 #[derive(Debug, Clone)]
 pub struct NameWorld {
@@ -76,7 +79,7 @@ pub(in crate::protocol) async fn claim_name<T: Transaction>(
         None if derived != world => world_meta::read(tx, universe, derived).await?.map(|_| derived),
         None => None,
     };
-    match by {
+    match by.filter(|_| !planted(Mutant::NameTwice)) {
         Some(by) => Err(WorldError::NameTaken { name: name.to_string(), by }.into()),
         None => named_world::write(tx, universe, name.as_str(), world),
     }

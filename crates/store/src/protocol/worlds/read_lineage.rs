@@ -9,7 +9,7 @@ use crate::{
     journal::JournalError,
     keyspace::{
         Family, decode_value,
-        lineage_child::{self, LineageChild},
+        forked_world::{self, ForkedWorld},
         world_meta::Lineage,
     },
 };
@@ -21,8 +21,8 @@ use mundi_model::{Height, UniverseId, WorldId, limits};
 pub struct ReadLineage {
     pub universe: UniverseId,
     pub world: WorldId,
-    /// How many children are listed at most.
-    pub children_max: usize,
+    /// How many forks are listed at most.
+    pub forks_max: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,8 +30,8 @@ pub struct WorldLineage {
     /// The parent first.
     pub ancestors: Vec<Lineage>,
     /// In the order of their ids.
-    pub children: Vec<Branch>,
-    pub more_children: bool,
+    pub forks: Vec<Branch>,
+    pub more_forks: bool,
 }
 
 /// A world that was forked from another.
@@ -49,7 +49,7 @@ impl Protocol for ReadLineage {
     }
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<WorldLineage, StoreError> {
-        let Self { universe, world, children_max } = *self;
+        let Self { universe, world, forks_max } = *self;
         let mut ancestors = Vec::new();
         let mut meta = require_world(tx, universe, world).await?;
         while let Some(lineage) = meta.lineage {
@@ -59,13 +59,13 @@ impl Protocol for ReadLineage {
             meta = require_world(tx, universe, lineage.parent).await?;
             ancestors.push(lineage);
         }
-        let span = lineage_child::prefix(universe, world).span();
-        let page = tx.range(span.read(children_max.clamp(1, limits::RANGE_ITEMS_MAX)).snapshot()).await?;
-        let child = |(key, value): &(Bytes, Bytes)| {
-            let LineageChild { forked_at, .. } = decode_value(Family::LineageChild, key, value)?;
-            Ok::<_, StoreError>(Branch { world: lineage_child::parse(universe, world, key)?, forked_at })
+        let span = forked_world::prefix(universe, world).span();
+        let page = tx.range(span.read(forks_max.clamp(1, limits::RANGE_ITEMS_MAX)).snapshot()).await?;
+        let fork = |(key, value): &(Bytes, Bytes)| {
+            let ForkedWorld { forked_at, .. } = decode_value(Family::ForkedWorld, key, value)?;
+            Ok::<_, StoreError>(Branch { world: forked_world::parse(universe, world, key)?, forked_at })
         };
-        let children = page.items.iter().map(child).collect::<Result<_, _>>()?;
-        Ok(WorldLineage { ancestors, children, more_children: page.more })
+        let forks = page.items.iter().map(fork).collect::<Result<_, _>>()?;
+        Ok(WorldLineage { ancestors, forks, more_forks: page.more })
     }
 }

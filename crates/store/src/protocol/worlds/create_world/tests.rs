@@ -30,7 +30,7 @@ fn request(height: u64, prev: Hash, body: Body) -> CreateWorld {
         snapshot: Bytes::new(),
         inbox: None,
         inherited: Inherited::default(),
-        command: None,
+        commands: Vec::new(),
         name: None,
         labels: None,
         now_ns: 0,
@@ -55,6 +55,7 @@ fn fork(forked_at: u64) -> Body {
         now_ns: 0,
         manifest: None,
         answers: None,
+        told: None,
     })
 }
 

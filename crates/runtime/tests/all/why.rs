@@ -1,0 +1,279 @@
+//! Why a world is not moving: the causes that depend on other processes, on rates and on programs that are not ready.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+use mundi_kernel::{
+    Registry,
+    loader::{Loader, Readiness},
+    manifest::{Manifest, ManifestError},
+    objects::Objects,
+    program::Program,
+};
+use mundi_model::{
+    Code, Hash, WorkerId, WorldId,
+    record::{InboxItem, Origin},
+};
+use mundi_runtime::{
+    Plane, Services,
+    calls::Calls,
+    control::{Cause, Ops},
+    lifecycle::{NewWorld, create},
+    testing::{Rig, TestPlane, script_event},
+};
+use mundi_store::{
+    keyspace::{Shard, assignment::Assignment, worker::WorkerRecord, world_meta::InboxBounds},
+    protocol::{
+        ClaimEffects, ClaimedEffect, FailEffect, Failure, Heartbeat, HoldWorld, KindCap, NewItem, Over, PlaceWorld,
+        Purpose, Repeat, TakeOverLease, TakenOver,
+    },
+    testing::world_id,
+    values::RateTerms,
+};
+use std::sync::Arc;
+
+fn id(n: u64) -> WorkerId {
+    WorkerId::new(n).unwrap()
+}
+
+fn ops(plane: &TestPlane, rig: &Rig) -> Ops<TestPlane> {
+    Ops::new(plane.clone(), rig.universe, Calls::default())
+}
+
+/// The causes of a kind, for people.
+async fn causes(ops: &Ops<TestPlane>, world: WorldId, kind: &str) -> Vec<Cause> {
+    ops.why(world).await.unwrap().causes.into_iter().filter(|cause| cause.as_str() == kind).collect()
+}
+
+#[test]
+fn an_operation_that_gets_the_lease_next_is_named() {
+    Rig::run(|rig| async move {
+        let world = world_id(1);
+        rig.create(world).await.unwrap();
+        rig.acquire(world, id(1)).await.unwrap();
+        rig.send(world, vec![script_event("put a 1")]).await.unwrap();
+        let now_ns = rig.plane.now_ns();
+        let take = TakeOverLease {
+            universe: rig.universe,
+            world,
+            by: id(9),
+            now_ns,
+            ttl_ns: 1_000_000_000,
+            request_ttl_ns: 60_000_000_000,
+            purpose: Purpose::Upkeep,
+        };
+        assert!(!matches!(rig.plane.run(&take).await.unwrap().output, TakenOver::Now(_)), "another one has it");
+        let found = causes(&ops(&rig.plane, &rig), world, "lease").await;
+        let said: Vec<_> = found.iter().map(ToString::to_string).collect();
+        assert!(said[0].contains("which does not live"), "{said:?}");
+        assert!(
+            matches!(&found[1], Cause::Requested { by, until_ns } if *by == id(9) && *until_ns > now_ns),
+            "{said:?}"
+        );
+        assert!(said[1].starts_with(&format!("an operation of {} gets its lease next", id(9))), "{said:?}");
+    });
+}
+
+async fn claim(rig: &Rig, token: u8, cap: KindCap) -> Vec<ClaimedEffect> {
+    let claim = ClaimEffects {
+        universe: rig.universe,
+        kind: "http".into(),
+        worker: id(5),
+        token: [token; 16],
+        items_max: 1,
+        ttl_ns: 30_000_000_000,
+        now_ns: rig.plane.now_ns(),
+        first: Shard::FIRST,
+        cap,
+    };
+    rig.plane.run(&claim).await.unwrap().output.effects
+}
+
+#[test]
+fn an_effect_says_who_claimed_it_when_it_is_tried_again_and_that_its_rate_limit_keeps_it() {
+    Rig::run(|rig| async move {
+        let (ops, world) = (ops(&rig.plane, &rig), world_id(1));
+        rig.create(world).await.unwrap();
+        let mut host = rig.host(world, id(1)).await.unwrap();
+        rig.tell(&mut host, &["emit a"]).await.unwrap();
+        let failing = claim(&rig, 1, KindCap::default()).await.remove(0);
+        let said = async || causes(&ops, world, "effect").await.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert!(said().await[0].ends_with(&format!("is carried out by {} in attempt 1", id(5))), "{:?}", said().await);
+        let fail = FailEffect {
+            claim: failing.proof,
+            failure: Failure { code: Code::EffectFailed, reason: "not yet".into(), repeat: Repeat::AfterMs(60_000) },
+            adapter: "a".into(),
+            signature: None,
+            params: None,
+            now_ns: rig.plane.now_ns(),
+            dedupe_window_ns: 1,
+        };
+        rig.plane.run(&fail).await.unwrap();
+        let again = causes(&ops, world, "effect").await;
+        let Cause::Effect(effect) = &again[0] else { panic!("{again:?}") };
+        assert!(effect.attempts.not_before_ns >= rig.plane.now_ns() + 59_000_000_000, "{effect:?}");
+        assert!(again[0].to_string().contains("failed 1 times (EFFECT_FAILED) and is tried again at"), "{}", again[0]);
+        assert_eq!(again[0].advice(), Some("mundi effect retry or cancel"));
+
+        // The first effect of a second uses the rate up; the next one gets its turn later.
+        let slow = KindCap { calls_max: None, rate: Some(RateTerms { per_second: 1, burst: 1 }) };
+        rig.tell(&mut host, &["emit b", "emit c"]).await.unwrap();
+        assert_eq!(claim(&rig, 2, slow).await.len(), 1);
+        assert_eq!(claim(&rig, 3, slow).await.len(), 0);
+        let said = said().await;
+        assert_eq!(said.iter().filter(|it| it.contains("waits for its rate limit until")).count(), 1, "{said:?}");
+    });
+}
+
+/// A loader whose compiler is at one point of its work.
+struct Halfway(Readiness);
+
+impl Loader for Halfway {
+    fn inspect(&self, _: &[u8]) -> Result<(), ManifestError> {
+        Ok(())
+    }
+
+    fn prepare(&self, _: Hash, _: Option<Arc<[u8]>>) -> Readiness {
+        self.0.clone()
+    }
+
+    fn check(&self, _: &Manifest) -> Result<(), ManifestError> {
+        Ok(())
+    }
+
+    fn load(&self, _: &dyn Objects, manifest: &Manifest) -> Result<Arc<dyn Program>, ManifestError> {
+        Err(ManifestError::ProgramUnknown(manifest.program))
+    }
+}
+
+#[test]
+fn a_program_that_is_compiled_first_or_refused_is_named() {
+    Rig::run(|rig| async move {
+        let world = world_id(1);
+        rig.create(world).await.unwrap();
+        rig.send(world, vec![script_event("put a 1")]).await.unwrap();
+        assert!(causes(&ops(&rig.plane, &rig), world, "program").await.is_empty(), "the script is at hand");
+        let expected = [
+            (Readiness::Queued { ahead: 3 }, Some("is compiled after 3 others")),
+            (Readiness::Compiling { bytes: 7 }, Some("is being compiled")),
+            (Readiness::Refused("too large".into()), Some("cannot run here: too large")),
+            (Readiness::Unknown, None),
+        ];
+        for (state, said) in expected {
+            let is_refused = matches!(state, Readiness::Refused(_));
+            let mut registry = Registry::new();
+            registry.set_loader(Arc::new(Halfway(state)));
+            let plane = Services { registry: Arc::new(registry), ..rig.plane.clone() };
+            let found = causes(&ops(&plane, &rig), world, "program").await;
+            assert_eq!(found.first().map(ToString::to_string).is_some(), said.is_some(), "{found:?}");
+            if let (Some(cause), Some(said)) = (found.first(), said) {
+                assert!(cause.to_string().ends_with(said), "{cause}");
+                assert_eq!(cause.advice().is_some(), is_refused, "only a refusal needs somebody");
+            }
+        }
+    });
+}
+
+async fn beat(rig: &Rig, worker: WorkerId, worlds_max: u32, ttl_ns: u64) {
+    let now_ns = rig.plane.now_ns();
+    let record = WorkerRecord {
+        started_at_ns: now_ns,
+        expires_at_ns: now_ns + ttl_ns,
+        worlds_max,
+        draining: false,
+        schema_version: 1,
+        address: None,
+        worlds: Some(1),
+    };
+    rig.plane.run(&Heartbeat { universe: rig.universe, worker, record: Some(record) }).await.unwrap();
+}
+
+#[test]
+fn a_world_without_a_turn_names_the_worker_that_it_waits_for() {
+    const HOUR_NS: u64 = 3_600_000_000_000;
+    Rig::run(|rig| async move {
+        let (ops, world) = (ops(&rig.plane, &rig), world_id(1));
+        rig.create(world).await.unwrap();
+        rig.send(world, vec![script_event("put a 1")]).await.unwrap();
+        let room = async || {
+            let found = causes(&ops, world, "room").await;
+            found.first().map(|cause| (cause.to_string(), cause.advice().unwrap().to_owned()))
+        };
+        let (said, advice) = room().await.unwrap();
+        assert!(said.ends_with("a worker: none lives that takes worlds"), "{said}");
+        assert_eq!(advice, "start a worker, or raise node.worlds_max");
+        beat(&rig, id(1), 1, HOUR_NS).await;
+        let (said, _) = room().await.unwrap();
+        assert!(said.ends_with("room: all 1 workers that live are full"), "{said}");
+        beat(&rig, id(1), 2, HOUR_NS).await;
+        assert_eq!(room().await, None, "it is about to be taken");
+
+        ops.assign_world(world, id(7), 128).await.unwrap();
+        let (said, advice) = room().await.unwrap();
+        assert!(said.contains(&format!("{}, which it is pinned to", id(7))), "{said}");
+        assert_eq!(advice, "start that worker, or mundi worker unassign");
+        let to = Assignment { desired: Some(id(7)), pinned: false, priority: 128, reason: None };
+        let place = PlaceWorld { universe: rig.universe, world, over: Over::Anything, to, mail: Vec::new() };
+        rig.plane.run(&place).await.unwrap();
+        let (said, _) = room().await.unwrap();
+        assert!(said.contains(&format!("another place: {}, which it is assigned to", id(7))), "{said}");
+
+        // A worker that lives and has its lease is about to take the turn.
+        ops.unassign_world(world).await.unwrap();
+        rig.acquire(world, id(1)).await.unwrap();
+        let lease = causes(&ops, world, "lease").await;
+        assert!(matches!(lease[..], [Cause::Lease { holder, lives: true, .. }] if holder == id(1)), "{lease:?}");
+        assert!(lease[0].to_string().contains("runs it and has its lease until"), "{}", lease[0]);
+    });
+}
+
+#[test]
+fn a_full_inbox_behind_a_hold_and_more_work_than_is_named_are_said() {
+    Rig::run(|rig| async move {
+        let (ops, world) = (ops(&rig.plane, &rig), world_id(1));
+        let inbox = Some(InboxBounds { items_max: 8, bytes_max: 1 << 20 });
+        let new = NewWorld { universe: rig.universe, world, manifest: rig.manifest, inbox, now_ns: 1 };
+        create(&rig.plane, new).await.unwrap();
+        let mut host = rig.host(world, id(1)).await.unwrap();
+        let emits: Vec<String> = (0..12).map(|number| format!("emit e{number}")).collect();
+        let timers: Vec<String> = (0..12).map(|number| format!("timer t{number} 9000000000000000000")).collect();
+        rig.tell(&mut host, &[&*emits.join("\n"), &*timers.join("\n")]).await.unwrap();
+        for (kind, more) in
+            [("effect", "more effects: mundi effect list --world"), ("timer", "more timers: mundi timer list --world")]
+        {
+            let found = causes(&ops, world, kind).await;
+            assert_eq!((found.len(), &*found[10].to_string()), (11, more));
+        }
+
+        let fence = host.fence();
+        let failed = || HoldWorld {
+            fence,
+            code: Code::StepAbandoned.to_string(),
+            reason: "it always fails".into(),
+            failures: 5,
+            failed: None,
+            seen: None,
+            now_ns: 7,
+        };
+        rig.send(world, vec![script_event("put a 1")]).await.unwrap();
+        rig.plane.run(&failed()).await.unwrap();
+        let why = ops.why(world).await.unwrap();
+        assert!(
+            why.causes[0].to_string().contains("after 5 failed attempts: STEP_ABANDONED: it always fails"),
+            "{why:?}"
+        );
+        assert_eq!(why.causes[0].advice(), Some("mundi world retry, skip or upgrade"));
+        assert!(why.causes[1].to_string().starts_with("its inbox grows behind an input that fails"), "{why:?}");
+        // As full as its bound: the rest is refused.
+        let note = || {
+            let item = InboxItem { input: script_event("put a 1"), origin: Origin::new(0) };
+            vec![NewItem { item, dedupe: None }]
+        };
+        while rig.enqueue(world, note()).await.is_ok() {}
+        let why = ops.why(world).await.unwrap();
+        assert!(
+            why.causes[1].to_string().starts_with("its inbox is full behind an input that fails"),
+            "{}",
+            why.causes[1]
+        );
+    });
+}

@@ -1,0 +1,422 @@
+//! Names, labels, filters, bulk commands, why a world does not move, and SQL: over HTTP, of a node in this process.
+
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test")]
+
+use futures_util::stream::{self, StreamExt};
+use mundi_server::{
+    api::{AccessPolicy, Api, ApiLimits, router},
+    config::Config,
+    node::Node,
+    programs::Programs,
+    serve::{ServeLimits, Server as HttpServer},
+};
+use reqwest::Method;
+use serde_json::{Value, json};
+use std::{collections::BTreeSet, path::Path, time::Duration};
+
+const U: &str = "/v1/u/default";
+const W: &str = "/v1/u/default/worlds";
+
+struct Server {
+    http: HttpServer,
+}
+
+struct Answer {
+    status: u16,
+    text: String,
+}
+
+impl Answer {
+    async fn of(answer: reqwest::Response) -> Self {
+        Self { status: answer.status().as_u16(), text: answer.text().await.unwrap() }
+    }
+
+    #[track_caller]
+    fn ok(self, status: u16) -> Value {
+        assert_eq!(self.status, status, "{}", self.text);
+        serde_json::from_str(&self.text).unwrap_or(Value::Null)
+    }
+
+    #[track_caller]
+    fn refused(self, status: u16, code: &str) {
+        let problem: Value = serde_json::from_str(&self.text).unwrap_or(Value::Null);
+        assert_eq!((self.status, &problem["code"]), (status, &json!(code)), "{}", self.text);
+    }
+}
+
+impl Server {
+    async fn start(folder: &Path) -> Self {
+        Self::start_both(folder).await.0
+    }
+
+    /// One node at two addresses: one asks for no token, one does.
+    async fn start_both(folder: &Path) -> (Self, Self) {
+        let settings = [("MUNDI_DATA__FOLDER".to_owned(), folder.display().to_string())];
+        let config = Config::load(None, settings, &[]).unwrap();
+        let node = Node::open_configured(&config, Programs::builtin()).await.unwrap();
+        let open = Api::new(node, ApiLimits::default(), AccessPolicy::default());
+        let guarded = open.at(AccessPolicy { tokens_required: true, ..AccessPolicy::default() });
+        let serve = async |router| {
+            HttpServer::start(([127, 0, 0, 1], 0).into(), router, None, ServeLimits::default()).await.unwrap()
+        };
+        (Self { http: serve(router(open)).await }, Self { http: serve(router(guarded)).await })
+    }
+
+    fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+        let _before = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        client.request(method, format!("http://{}{path}", self.http.address()))
+    }
+
+    async fn get(&self, path: &str) -> Answer {
+        Answer::of(self.request(Method::GET, path).send().await.unwrap()).await
+    }
+
+    async fn post(&self, path: &str, body: &Value) -> Answer {
+        Answer::of(self.request(Method::POST, path).body(body.to_string()).send().await.unwrap()).await
+    }
+}
+
+async fn create(server: &Server, name: &str, program: &str, labels: Value) -> String {
+    let created = server.post(W, &json!({ "world": name, "program": program, "labels": labels })).await.ok(201);
+    assert_eq!(created["name"], name);
+    created["world"].as_str().unwrap().to_owned()
+}
+
+async fn names(server: &Server, filters: &str) -> Vec<String> {
+    let (mut found, mut after) = (Vec::new(), String::new());
+    loop {
+        let page = server.get(&format!("{W}?limit=2&{filters}{after}")).await.ok(200);
+        found.extend(page["items"].as_array().unwrap().iter().map(|item| item["name"].as_str().unwrap().to_owned()));
+        let Some(next) = page["next"].as_str() else { return found };
+        after = format!("&after={next}");
+    }
+}
+
+async fn sorted(server: &Server, filters: &str) -> Vec<String> {
+    let mut found = names(server, filters).await;
+    found.sort();
+    found
+}
+
+/// The causes of a world, as soon as one of them is this.
+async fn why(server: &Server, world: &str, cause: &str) -> Value {
+    loop {
+        let why = server.get(&format!("{W}/{world}/why")).await.ok(200);
+        let found = why["causes"].as_array().unwrap().iter().find(|found| found["cause"] == cause);
+        if let Some(found) = found {
+            return found.clone();
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn forks_and_imports_have_names_and_are_found_by_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path()).await;
+    let alice = create(&server, "alice", "counter", json!({ "tier": "gold", "team": "x" })).await;
+    server.post(&format!("{W}/alice/call/add"), &json!(5)).await.ok(200);
+    for expected in ["alice-fork-1", "alice-fork-2"] {
+        let fork = server.post(&format!("{W}/alice/fork"), &json!({ "labels": { "tier": "test" } })).await.ok(201);
+        assert_eq!(fork["name"], expected);
+        let described = server.get(&format!("{W}/{expected}")).await.ok(200);
+        assert_eq!(described["labels"], json!({ "team": "x", "tier": "test" }), "inherited, and overridden");
+        assert_eq!(
+            (&described["parent"]["world"], &described["parent"]["world_name"]),
+            (&json!(alice), &json!("alice"))
+        );
+        let from = described["first_height"].as_u64().unwrap();
+        let begins =
+            server.get(&format!("{W}/{expected}/journal?from={from}&limit=1")).await.ok(200)["items"][0].clone();
+        assert_eq!((&begins["parent"], &begins["parent_name"]), (&json!(alice), &json!("alice")));
+    }
+    let id = "w_00000000000000000000000001";
+    let fork = server.post(&format!("{W}/alice/fork"), &json!({ "world": id })).await.ok(201);
+    assert_eq!((&fork["world"], &fork["name"]), (&json!(id), &json!("alice-fork-3")));
+    assert_eq!(server.post(&format!("{W}/alice-fork-3/call/add"), &json!(1)).await.ok(200), 6);
+    assert_eq!(
+        server.get(&format!("{W}/alice-fork-3")).await.ok(200)["world"],
+        id,
+        "the id does not follow from the name"
+    );
+    let forks: Vec<Value> = stream::iter(0..8)
+        .map(|_| async { server.post(&format!("{W}/alice/fork"), &json!({})).await.ok(201) })
+        .buffer_unordered(8)
+        .collect()
+        .await;
+    for field in ["world", "name"] {
+        let different: BTreeSet<&str> = forks.iter().map(|fork| fork[field].as_str().unwrap()).collect();
+        assert_eq!(different.len(), 8, "forks that are asked for at the same time are worlds of their own");
+    }
+    let lineage = server.get(&format!("{W}/alice/lineage")).await.ok(200);
+    assert!(lineage["forks"].as_array().unwrap().iter().all(|child| child["world_name"].is_string()), "{lineage}");
+
+    // In another universe it keeps its id and its name; here both are taken.
+    let bundle = server.request(Method::GET, &format!("{W}/alice/bundle")).send().await.unwrap().bytes().await.unwrap();
+    server.post("/v1/universes", &json!({ "name": "other" })).await.ok(201);
+    let import = async |path: String| {
+        let sent = server.request(Method::POST, &path).body(bundle.clone()).send().await.unwrap();
+        Answer::of(sent).await
+    };
+    let imported = import("/v1/u/other/bundles".to_owned()).await.ok(201);
+    assert_eq!((&imported["world"], &imported["name"]), (&json!(alice), &json!("alice")));
+    let called = server.post("/v1/u/other/worlds/alice/call/add", &json!(1)).await.ok(200);
+    assert_eq!(called, 6, "found by its name, which its id does not follow from");
+    let described = server.get("/v1/u/other/worlds/alice").await.ok(200);
+    assert_eq!((&described["world"], &described["labels"]["tier"]), (&json!(alice), &json!("gold")));
+    server.post("/v1/u/other/worlds", &json!({ "world": "alice", "program": "kv" })).await.refused(409, "WORLD_EXISTS");
+    let id = "w_00000000000000000000000002";
+    let imported = import(format!("{U}/bundles?world={id}")).await.ok(201);
+    assert_eq!((&imported["world"], &imported["name"]), (&json!(id), &json!("alice-import-1")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn worlds_are_found_counted_and_commanded_by_labels_and_other_filters() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path()).await;
+    for n in 0..5 {
+        create(&server, &format!("w{n}"), "counter", json!({ "customer": if n < 3 { "17" } else { "4" } })).await;
+    }
+    create(&server, "other", "kv", json!({})).await;
+    assert_eq!(sorted(&server, "label=customer=17").await, ["w0", "w1", "w2"]);
+    assert_eq!(sorted(&server, "label=customer").await.len(), 5);
+    assert_eq!(sorted(&server, "name=w").await.len(), 5);
+    assert_eq!(sorted(&server, "name_contains=he").await, ["other"]);
+    assert_eq!(sorted(&server, "program=kv").await, ["other"]);
+    assert_eq!(sorted(&server, "program=counter&label=customer=4").await, ["w3", "w4"]);
+    assert_eq!(names(&server, "sort=name").await, ["other", "w0", "w1", "w2", "w3", "w4"]);
+    assert_eq!(names(&server, "sort=created").await, ["w0", "w1", "w2", "w3", "w4", "other"]);
+    assert_eq!(sorted(&server, "created_before=2001-01-01").await.len(), 0);
+    assert_eq!(sorted(&server, "active_after=2001-01-01&name=other").await.len(), 0, "nobody opened it");
+    server.post(&format!("{W}/other/call/put"), &json!({ "key": "a", "value": 1 })).await.ok(200);
+    assert_eq!(sorted(&server, "active_after=2001-01-01&name=other").await, ["other"]);
+    let active = names(&server, "sort=active").await;
+    assert_eq!((active.len(), &*active[0]), (6, "other"), "the others were never opened, and come last");
+    assert_eq!(sorted(&server, "name_contains=OTH").await, ["other"]);
+    let count = server.get(&format!("{U}/world-count?label=customer=17")).await.ok(200);
+    assert_eq!((&count["count"], &count["states"]["live"], &count["next"]), (&json!(3), &json!(3), &Value::Null));
+
+    let changed = json!({ "set": { "customer": "5" }, "remove": ["nothing"] });
+    assert_eq!(server.post(&format!("{W}/w0/labels"), &changed).await.ok(200)["labels"], json!({ "customer": "5" }));
+    assert_eq!(sorted(&server, "label=customer=17").await, ["w1", "w2"]);
+    server.post(&format!("{W}/w0/call/add"), &json!(1)).await.ok(200);
+    let journal = server.get(&format!("{W}/w0/journal")).await.ok(200)["items"].clone();
+    let of_labels = |record: &&Value| record["input"]["control"] == "label";
+    let told: Vec<&Value> = journal.as_array().unwrap().iter().filter(of_labels).collect();
+    assert_eq!(told.len(), 2, "at creation, and later: {journal}");
+    assert_eq!(told[1]["input"]["labels"]["set"], json!({ "customer": "5" }));
+    server.post(&format!("{W}/w0/labels"), &json!({ "set": { "a b": "" } })).await.refused(400, "LABEL_INVALID");
+    server.get(&format!("{W}?after=i_00")).await.refused(400, "CURSOR_INVALID");
+
+    let bulk = async |verb: &str, dry_run: bool| {
+        let form = json!({ "verb": verb, "filters": { "label": "customer=17" }, "dry_run": dry_run, "limit": 1 });
+        let first = server.post(&format!("{U}/bulk"), &form).await.ok(200);
+        let mut rest = form.clone();
+        rest["after"] = first["next"].clone();
+        rest["limit"] = json!(100);
+        let second = server.post(&format!("{U}/bulk"), &rest).await.ok(200);
+        let items = [first["items"].as_array().unwrap().clone(), second["items"].as_array().unwrap().clone()].concat();
+        items.iter().map(|item| item["result"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(bulk("pause", true).await, ["would", "would"]);
+    assert_eq!(sorted(&server, "state=paused").await.len(), 0);
+    assert_eq!(bulk("pause", false).await, ["done", "done"]);
+    while sorted(&server, "state=paused").await != ["w1", "w2"] {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let by = why(&server, "w1", "paused").await;
+    assert_eq!((&by["by"], &by["advice"]), (&json!("local"), &json!("mundi world resume")), "{by}");
+    assert_eq!(bulk("resume", false).await, ["done", "done"]);
+    let everything = [
+        json!({}),
+        json!({ "label": "" }),
+        json!({ "label": "," }),
+        json!({ "name": "" }),
+        json!({ "name_contains": "" }),
+        json!({ "dead_letters": false }),
+    ];
+    for filters in everything {
+        let delete = json!({ "verb": "delete", "filters": filters });
+        server.post(&format!("{U}/bulk"), &delete).await.refused(400, "REQUEST_INVALID");
+    }
+    assert_eq!(bulk("delete", false).await, ["done", "done"]);
+    assert_eq!(sorted(&server, "label=customer=17").await.len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_world_says_why_it_is_not_moving() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path()).await;
+    create(&server, "k", "kv", json!({})).await;
+    why(&server, "k", "nothing_to_do").await;
+    server.post(&format!("{W}/k/call/remind"), &json!({ "key": "a", "value": 1, "in_ms": 600_000 })).await.ok(200);
+    assert!(why(&server, "k", "timer").await["until"].is_string());
+    let ask = json!({ "key": "b", "kind": "external.task", "params": { "task": "t" } });
+    server.post(&format!("{W}/k/call/ask"), &ask).await.ok(200);
+    let open = why(&server, "k", "effect").await;
+    assert_eq!((&open["kind"], &open["attempt"]), (&json!("external.task"), &json!(0)), "{open}");
+    let claim = json!({ "kinds": ["external.task"], "limit": 1 });
+    let claimed = server.post(&format!("{U}/tasks/claim"), &claim).await.ok(200);
+    let held = why(&server, "k", "effect").await;
+    assert!(held["by"].is_string() && held["until"].is_string() && held["attempt"] == 1, "{held} {claimed}");
+    assert_eq!(server.get(&format!("{W}?effects_older_than_s=0")).await.ok(200)["items"][0]["name"], "k");
+    server.post(&format!("{W}/k/archive"), &Value::Null).await.ok(204);
+    why(&server, "k", "archived").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sql_reads_every_table_within_its_universe() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path()).await;
+    let alice = create(&server, "alice", "kv", json!({ "team": "x" })).await;
+    create(&server, "bob", "counter", json!({ "team": "y" })).await;
+    for (key, value) in [("a", 1), ("b", 2), ("a", 3)] {
+        server.post(&format!("{W}/alice/call/put"), &json!({ "key": key, "value": value })).await.ok(200);
+    }
+    server.post(&format!("{W}/alice/call/remind"), &json!({ "key": "a", "value": 1, "in_ms": 600_000 })).await.ok(200);
+    let ask = json!({ "key": "b", "kind": "external.task", "params": { "task": "t" } });
+    server.post(&format!("{W}/alice/call/ask"), &ask).await.ok(200);
+    server.post(&format!("{W}/alice/fork"), &json!({})).await.ok(201);
+    server.post(&format!("{W}/alice/snapshots"), &Value::Null).await.ok(200);
+    let sql = async |query: &str| server.post(&format!("{U}/sql"), &json!({ "query": query })).await;
+    let rows = async |query: &str| sql(query).await.ok(200)["rows"].clone();
+
+    let counted = rows("select program, count(*) from worlds group by 1 order by 1").await;
+    assert_eq!(counted, json!([["counter", 1], ["kv", 2]]));
+    assert_eq!(
+        rows("select name from worlds where world = (select world from worlds where name = 'bob')").await,
+        json!([["bob"]])
+    );
+    assert_eq!(rows("select name from labels where key = 'team' and value = 'y'").await, json!([["bob"]]));
+    assert_eq!(rows("select key, value from cells('alice') order by 1").await, json!([["a", 3], ["b", 2]]));
+    let past = rows("select min(height) + 3 from journal('alice') where record ->> '$.input.value.value' = 1").await;
+    let at = past[0][0].as_u64().unwrap();
+    assert_eq!(rows(&format!("select key, value from cells('alice', {at})")).await, json!([["a", 1]]));
+    assert_eq!(rows("select height, type from journal('alice') where height = 0").await, json!([[0, "genesis"]]));
+    assert_eq!(rows("select count(*) from journal('alice') where height > -1 and height < 1").await, json!([[1]]));
+    for nowhere in ["no name!", "nobody", "w_00000000000000000000000009"] {
+        for table in ["worlds", "labels", "journal", "cells", "snapshots", "effects", "timers", "dead_letters"] {
+            let query = format!("select count(*) from {table} where world = '{nowhere}'");
+            assert_eq!(rows(&query).await, json!([[0]]), "{query}");
+        }
+    }
+    sql("select count(*) from journal('nobody')").await.refused(404, "WORLD_NOT_FOUND");
+    let all = rows("select count(*) from journal").await[0][0].as_u64().unwrap();
+    let each = rows("select sum(n) from (select (select count(*) from journal(w.world)) n from worlds w)").await[0][0]
+        .as_u64();
+    assert_eq!(Some(all), each, "a join hands the world of each row to the journal");
+    assert_eq!(rows("select kind, stage, name from effects").await, json!([["external.task", "pending", "alice"]]));
+    let timers = rows("select count(*), min(name) from timers where name = 'alice'").await; // the fork keeps its own
+    assert_eq!(timers, json!([[1, "alice"]]));
+    assert_eq!(rows("select parent, parent_name from lineage").await, json!([[alice, "alice"]]));
+    assert!(rows("select count(*) from snapshots('alice')").await[0][0].as_u64() >= Some(1));
+    for table in ["attempts", "children", "dead_letters", "workers", "leases"] {
+        sql(&format!("select * from {table}")).await.ok(200);
+    }
+    let plan = rows("explain query plan select * from journal('alice') where height >= 3").await;
+    assert!(plan[0][3].as_str().is_some_and(|step| step.contains("height>=") && step.contains("of=")), "{plan}");
+
+    for bad in ["delete from worlds", "select * from nothing", "selec", "attach 'x' as y", "pragma user_version"] {
+        sql(bad).await.refused(400, "SQL_INVALID");
+    }
+    let forever = "with recursive t(n) as (select 1 union all select n + 1 from t) select count(*) from t";
+    let brief = json!({ "query": forever, "timeout_ms": 50 });
+    server.post(&format!("{U}/sql"), &brief).await.refused(429, "SQL_TIMEOUT");
+    let many = "with recursive t(n) as (select 1 union all select n + 1 from t limit 20000) select n from t";
+    sql(many).await.refused(429, "SQL_TOO_LARGE");
+    let stream = server.request(Method::POST, &format!("{U}/sql")).header("accept", "application/x-ndjson");
+    let text = stream.body(json!({ "query": many }).to_string()).send().await.unwrap().text().await.unwrap();
+    assert_eq!((text.lines().count(), text.lines().last()), (20_000, Some("{\"n\":20000}")));
+    let csv = server.request(Method::POST, &format!("{U}/sql")).header("accept", "text/csv");
+    let csv = csv.body(json!({ "query": "select name, labels from worlds where name = 'bob'" }).to_string());
+    let csv = csv.send().await.unwrap();
+    assert_eq!(csv.text().await.unwrap(), "name,labels\r\nbob,\"{\"\"team\"\":\"\"y\"\"}\"\r\n");
+
+    server.post("/v1/universes", &json!({ "name": "other" })).await.ok(201);
+    let elsewhere = server.post("/v1/u/other/sql", &json!({ "query": "select count(*) from worlds" })).await.ok(200);
+    assert_eq!(elsewhere["rows"], json!([[0]]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sql_is_refused_beyond_its_bounds_of_bytes_and_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path()).await;
+    let sql = async |query: &str| server.post(&format!("{U}/sql"), &json!({ "query": query })).await;
+    // 17 MiB in 17 rows: few rows, many bytes.
+    let wide = "with recursive t(n) as (select 1 union all select n + 1 from t limit 17) select n, hex(zeroblob(524288)) from t";
+    sql(wide).await.refused(429, "SQL_TOO_LARGE");
+    sql(&wide.replace("limit 17", "limit 2")).await.ok(200);
+    // What is sorted is kept: 400 MiB of it.
+    let sorted = "with recursive t(n) as (select 1 union all select n + 1 from t limit 400) \
+                  select count(*) from (select hex(randomblob(524288)) h from t order by h)";
+    sql(sorted).await.refused(429, "SQL_TOO_LARGE");
+    sql("select 1").await.ok(200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_sees_only_its_universe_in_sql_and_in_lists() {
+    let folder = tempfile::tempdir().unwrap();
+    let (open, server) = Server::start_both(folder.path()).await;
+    open.post("/v1/universes", &json!({ "name": "other" })).await.ok(201);
+    create(&open, "mine", "counter", json!({})).await;
+    open.post("/v1/u/other/worlds", &json!({ "world": "theirs", "program": "counter" })).await.ok(201);
+    let form = json!({ "can": ["read"], "label": "reader", "universe": "default" });
+    let token = open.post("/v1/tokens", &form).await.ok(201)["token"].as_str().unwrap().to_owned();
+    let ask = async |path: &str, query: &str| {
+        let request = server.request(Method::POST, path).bearer_auth(&token);
+        Answer::of(request.body(json!({ "query": query }).to_string()).send().await.unwrap()).await
+    };
+    let every = "select name from worlds union all select name from journal union all select name from cells union all select name from leases";
+    let seen =
+        ask(&format!("{U}/sql"), &format!("select distinct name from ({every}) where name is not null")).await.ok(200);
+    assert_eq!(seen["rows"], json!([["mine"]]));
+    // By name, by id, and by the name of the other universe: nothing leads there.
+    let theirs = "select count(*) from journal('theirs')";
+    let refused = ask(&format!("{U}/sql"), theirs).await;
+    assert!(refused.status == 404 || refused.status == 400, "{}", refused.text);
+    ask("/v1/u/other/sql", "select 1").await.refused(403, "TOKEN_DENIED");
+    let events = server.request(Method::GET, "/v1/u/other/events").bearer_auth(&token).send().await.unwrap();
+    Answer::of(events).await.refused(403, "TOKEN_DENIED");
+    server.post(&format!("{U}/sql"), &json!({ "query": "select 1" })).await.refused(401, "TOKEN_MISSING");
+}
+
+/// The next event of a stream.
+async fn changed(stream: &mut reqwest::Response, rest: &mut String) -> Vec<String> {
+    loop {
+        if let Some((event, more)) = rest.clone().split_once("\n\n") {
+            *rest = more.to_owned();
+            if let Some(data) = event.lines().find_map(|line| line.strip_prefix("data:")) {
+                let event: Value = serde_json::from_str(data).unwrap();
+                let names = event["changed"].as_array().unwrap().iter();
+                return names.map(|name| name.as_str().unwrap().to_owned()).collect();
+            }
+            continue;
+        }
+        rest.push_str(&String::from_utf8_lossy(&stream.chunk().await.unwrap().expect("the stream goes on")));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_universe_says_what_changes_in_it_and_nothing_while_nothing_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path()).await;
+    create(&server, "a", "kv", json!({})).await;
+    let (mut stream, mut rest) =
+        (server.request(Method::GET, &format!("{U}/events")).send().await.unwrap(), String::new());
+    assert_eq!(stream.headers()["content-type"], "text/event-stream");
+    let all = ["worlds", "dead_letters", "workers", "timers"];
+    assert_eq!(changed(&mut stream, &mut rest).await, all, "a reader looks once when it connects");
+    // Each change is named, whatever is named beside it.
+    let mut until = async |name: &str| while !changed(&mut stream, &mut rest).await.contains(&name.to_owned()) {};
+    create(&server, "b", "counter", json!({})).await;
+    until("worlds").await;
+    server.post(&format!("{W}/a/labels"), &json!({ "set": { "tier": "gold" } })).await.ok(200);
+    until("worlds").await;
+    server.post(&format!("{W}/a/pause"), &Value::Null).await.ok(202);
+    until("worlds").await;
+    server.post(&format!("{W}/a/resume"), &Value::Null).await.ok(202);
+    until("worlds").await;
+    server.post(&format!("{W}/a/call/remind"), &json!({ "key": "a", "value": 1, "in_ms": 600_000 })).await.ok(200);
+    until("timers").await;
+}
