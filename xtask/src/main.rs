@@ -108,10 +108,24 @@ fn documentation() -> bool {
 
 /// With nextest where it is installed: it runs more at a time and says more when a test fails.
 fn tests() -> bool {
+    let seed = property_seed();
+    eprintln!("PROPTEST_RNG_SEED={seed}: the property tests of a commit draw the same cases wherever they run");
+    let environment = [("PROPTEST_RNG_SEED", &*seed)];
     if has("nextest") {
-        return run("cargo", &["nextest", "run", "--workspace", "--no-fail-fast"], &[]);
+        return run("cargo", &["nextest", "run", "--workspace", "--no-fail-fast"], &environment);
     }
-    run("cargo", &["test", "--workspace", "--all-targets", "--no-fail-fast"], &[])
+    run("cargo", &["test", "--workspace", "--all-targets", "--no-fail-fast"], &environment)
+}
+
+/// Follows from the commit's hash, as the simulator's seeds do: each commit draws new cases, and a commit that passed passes again.
+fn property_seed() -> String {
+    if let Ok(seed) = std::env::var("PROPTEST_RNG_SEED") {
+        return seed;
+    }
+    let head = Command::new("git").args(["rev-parse", "HEAD"]).output().ok();
+    let hash = head.and_then(|head| String::from_utf8(head.stdout).ok());
+    let seed = hash.and_then(|hash| u64::from_str_radix(hash.get(..16)?, 16).ok());
+    seed.unwrap_or_default().to_string()
 }
 
 /// The stop gate on its fixtures, with the metrics that were there before it, in one report.

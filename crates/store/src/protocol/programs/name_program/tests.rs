@@ -117,7 +117,7 @@ proptest! {
                         prop_assert_eq!(run(&engine, &unname).await, Ok(model.unname(name, version)));
                     }
                 }
-                let listed = run(&engine, &ListPrograms { universe: UNIVERSE, versions_max: 9 }).await.unwrap();
+                let listed = run(&engine, &ListPrograms { universe: UNIVERSE, versions_max: limits::PROGRAM_VERSIONS_MAX }).await.unwrap();
                 let flat: BTreeMap<_, _> = listed.iter().flat_map(|(name, (record, versions))| {
                     assert_eq!(record.versions as usize, versions.len(), "{name}");
                     assert!(versions.is_sorted_by_key(|found| std::cmp::Reverse(found.version)), "the newest first");
