@@ -102,7 +102,7 @@ fn json(bytes: &[u8]) -> Result<Json, Failure> {
     value(bytes)?.to_json().map_err(|error| Failure::new(error.to_string()))
 }
 
-/// What a page says. An error is told to the model, too: it may know what to do.
+/// The text of a page. An error is passed to the model, too: it may know the next step.
 fn body(payload: &[u8]) -> Result<String, Failure> {
     Ok(match value(payload)? {
         Value::Map(answer) => match answer.get("body") {

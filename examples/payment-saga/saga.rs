@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 
 pub(crate) struct Order;
 
-/// What is done, in this order, and what undoes it. Nothing is shipped before it is confirmed.
+/// The steps in their order, with the step that undoes each. Nothing is shipped before it is confirmed.
 const STEPS: [(&str, Option<&str>); 3] = [("reserve", Some("release")), ("charge", Some("refund")), ("ship", None)];
 const SHIP: usize = 2;
 

@@ -1,4 +1,4 @@
-//! What the examples share: a small outside world on this machine.
+//! A small outside world on this machine, which the examples share.
 
 use serde_json::{Value, json};
 use std::{
@@ -21,7 +21,7 @@ pub struct Request {
 /// A status and a body.
 pub type Answer = (u16, String);
 
-/// What a model says, as such endpoints stream it, and how many tokens it took.
+/// The words of a model, as such endpoints stream it, and the tokens that they took.
 pub fn streamed(delta: &Value, tokens: u64) -> String {
     let chunk = json!({ "model": "fake", "choices": [{ "index": 0, "delta": delta, "finish_reason": "stop" }] });
     let usage = json!({ "choices": [], "usage": { "total_tokens": tokens } });

@@ -48,7 +48,7 @@ fn typescript() -> bool {
             .all(|name| run("node", &["--test", "--test-reporter=spec", &at(&format!("tests/{name}.test.mjs"))], &[]))
 }
 
-/// What the lockfile says, once for each lockfile.
+/// Installs the packages of the lockfile, once for each lockfile.
 fn installed() -> bool {
     let changed = |path: &str| fs::metadata(Path::new(TYPESCRIPT).join(path)).and_then(|it| it.modified()).ok();
     if changed("node_modules/.package-lock.json") >= changed("package-lock.json") {

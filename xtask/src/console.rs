@@ -57,7 +57,7 @@ fn browser(environment: &[(&str, &str)]) -> bool {
         && node(&["--test", "--test-reporter=spec", "console/tests/console.test.mjs"], environment)
 }
 
-/// What the lockfile says, once for each lockfile.
+/// Installs the packages of the lockfile, once for each lockfile.
 fn installed() -> bool {
     let is_newer = |path: &str| fs::metadata(Path::new(FOLDER).join(path)).and_then(|it| it.modified()).ok();
     if is_newer("node_modules/.package-lock.json") >= is_newer("package-lock.json") {

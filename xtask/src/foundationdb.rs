@@ -55,7 +55,7 @@ fn cluster_file() -> Option<String> {
     env::var(CLUSTER_FILE).ok().filter(|file| !file.is_empty())
 }
 
-/// What `cargo xtask test --engine foundationdb [WHAT]` runs; `None` if there is no such thing.
+/// The function behind `cargo xtask test --engine foundationdb [NAME]`; `None` if there is no such thing.
 fn named(what: Option<&str>) -> Option<fn() -> bool> {
     match what {
         None => Some(tests),

@@ -6,7 +6,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// What bytes from outside are decoded as, and bundles that are forged; and, with the components' own decoders, what takes long to
+/// The formats of bytes from outside that are decoded, and bundles that are forged; and, with the components' own decoders, the targets that take long to
 /// build.
 const DECODERS: [&str; 8] = ["record", "item", "value", "meta", "snapshot", "frame", "key", "bundle"];
 const COMPONENTS: [&str; 3] = ["component", "offer", "said"];
@@ -49,7 +49,7 @@ fn fuzz(seconds: u32, components: bool) -> bool {
     failed.count() == 0
 }
 
-/// What is found is kept in `fuzz/corpus`, what fails in `fuzz/artifacts`; neither is committed.
+/// Findings are kept in `fuzz/corpus`, failures in `fuzz/artifacts`; neither is committed.
 fn one(program: &std::path::Path, name: &str, seconds: u32) -> bool {
     let (corpus, artifacts) = (format!("fuzz/corpus/{name}"), format!("fuzz/artifacts/{name}/"));
     if let Err(error) = std::fs::create_dir_all(&corpus).and_then(|()| std::fs::create_dir_all(&artifacts)) {

@@ -1,6 +1,6 @@
 //! Programs in Rust, TypeScript and Python, built by the compilers that people use and run by the real host.
 //!
-//! What comes from package registries is got by the builder itself (componentize-py, componentize-js); a Rust compiler for
+//! The builder itself gets the tools of package registries (componentize-py, componentize-js); a Rust compiler for
 //! wasm32 is got here. All of it stays in the user's cache folder: only the first run pays.
 
 use crate::{run, services};

@@ -1,4 +1,4 @@
-//! What takes too long for every change: simulator seeds that nobody has run before, a crash at every await, and the attacks on the
+//! Suites that take too long for every change: simulator seeds that nobody has run before, a crash at every await, and the attacks on the
 //! server at many times their size.
 
 use crate::{
@@ -57,7 +57,7 @@ fn simulate(range: &Range<u64>, faults: &[&str]) -> bool {
     run("cargo", &[&simulator[..], &range, faults].concat(), &[])
 }
 
-/// What the tests are called that crash a node at one await after another.
+/// The name of the tests that crash a node at one await after another.
 const EVERY_AWAIT: &str = "a_node_that_dies_at_any_await";
 
 pub(crate) fn every_await() -> bool {

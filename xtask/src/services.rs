@@ -1,4 +1,4 @@
-//! What tests need besides Rust: PostgreSQL, libclang, moto, which speaks S3, and generators of API clients. Installed where they are missing.
+//! The services that tests need besides Rust: PostgreSQL, libclang, moto, which speaks S3, and generators of API clients. Installed where they are missing.
 
 use crate::run;
 use std::{
@@ -10,12 +10,12 @@ use std::{
 /// The version that the tests were written against.
 const MOTO: &str = "moto[server,s3]==5.2.5";
 
-/// What judges the OpenAPI document, and what makes clients of it.
+/// The validator of the OpenAPI document, and the generators of clients from it.
 const OPENAPI_PYTHON: [&str; 2] = ["openapi-spec-validator==0.9.0", "openapi-python-client==0.29.1"];
 const OPENAPI_TYPESCRIPT: [&str; 4] =
     ["openapi-typescript@7.13.0", "openapi-fetch@0.17.0", "typescript@5.9", "@types/node@20"];
 
-/// What the Python client is built and tested with, and the SDK that MCP is tested with.
+/// The packages that the Python client is built and tested with, and the SDK that MCP is tested with.
 const CLIENTS_PYTHON: [&str; 6] =
     ["build==1.6.1", "hatchling==1.33.0", "httpx==0.28.1", "mcp==2.3.0", "mypy==2.4.1", "pytest==9.2.0"];
 

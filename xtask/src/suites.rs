@@ -14,7 +14,7 @@ use std::{
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tier {
-    /// What every change must pass, in this order, up to the first failure.
+    /// Suites that every change must pass, in this order, up to the first failure.
     Change,
     /// The rest; each says what it finds, whatever the others find.
     Nightly,

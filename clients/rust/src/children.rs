@@ -71,7 +71,7 @@ impl Children {
         follow(&self.http, self.child(child, "/events"), "seq", from, is_over).boxed()
     }
 
-    /// What the children have spent, and may spend.
+    /// The spending of the children, and their limits.
     pub async fn budget(&self) -> Result<Value, Error> {
         self.http.get(&self.path("/budget")).await
     }

@@ -57,7 +57,7 @@ impl Mundi {
         self.http.in_universe(name).into()
     }
 
-    /// What the caller's token allows.
+    /// The rights of the caller's token.
     pub async fn whoami(&self) -> Result<Value, Error> {
         self.http.get("/v1/whoami").await
     }

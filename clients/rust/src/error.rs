@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// What a caller can do about an error.
+/// The class of an error, by the caller's next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Another request came first.
@@ -43,7 +43,7 @@ pub struct Error {
     /// Stable: `WORLD_NOT_FOUND`. Each has a page in the documentation.
     pub code: String,
     pub kind: Kind,
-    /// What to do about it.
+    /// The advice.
     pub hint: String,
     pub detail: String,
     /// Of the answer; 0 if there was none.

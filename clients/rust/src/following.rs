@@ -22,7 +22,7 @@ struct Following<O> {
     /// Asked when a stream ends: whether there will be no other event.
     is_over: O,
     body: Option<BoxStream<'static, Result<Bytes, reqwest::Error>>>,
-    /// What arrived of an event that is not complete.
+    /// The bytes of an event that is not complete.
     rest: Vec<u8>,
     events: VecDeque<Value>,
     backoff: Backoff,

@@ -75,7 +75,7 @@ impl Worker {
         Self { http: http.clone(), handlers: BTreeMap::new(), concurrency: 1, ttl, wait, adapter: None }
     }
 
-    /// What carries out effects of a kind. If the claim is lost or the effect withdrawn, its future is dropped.
+    /// Registers the handler that carries out effects of a kind. If the claim is lost or the effect withdrawn, its future is dropped.
     #[must_use]
     pub fn handle<F, Fut>(mut self, kind: &str, handler: F) -> Self
     where

@@ -98,7 +98,7 @@ impl<P: Plane> AgentChildren<P> {
         Err(failed(format!("the model wanted tools in all of {} rounds", task.rounds_max)))
     }
 
-    /// What the model is told. A tool that fails is told, too: the model may know what to do.
+    /// Passes the answer of a tool to the model. A failure is passed, too: the model may know the next step.
     async fn use_tool(&self, task: &Task, call: &Json, calls: &mut RunCalls<'_, P>) -> String {
         let name = call["name"].as_str().unwrap_or_default();
         let Some(tool) = task.tools.iter().find(|tool| tool.name == name) else {
@@ -146,7 +146,7 @@ fn result(answer: &Json, rounds: u64, calls: &[MadeCall]) -> Value {
     ])
 }
 
-/// What an agent is to do.
+/// The task of an agent.
 struct Task {
     messages: Vec<Json>,
     model: Option<String>,

@@ -69,7 +69,7 @@ fn program(params: Params<'_>) -> Result<ProgramAddress, Failure> {
     params.text("program")?.parse().map_err(|_| invalid("`program` is neither a manifest nor the name of a program"))
 }
 
-/// What the world begins with.
+/// The first input of the world.
 fn first_item(token: &DispatchToken, params: Params<'_>, now_ns: u64) -> Result<InboxItem, Failure> {
     let mut headers = BTreeMap::from([
         ("child_id".to_owned(), token.child.to_string()),

@@ -128,7 +128,7 @@ fn read(call: &Call, to: &WorldAddress, dedupe_window_ns: u64) -> Result<(Univer
 
 type Headers = BTreeMap<String, String>;
 
-/// What enters the inbox, and the headers that stand beside it.
+/// The input for the inbox, and the headers beside it.
 fn input(params: Params<'_>, headers: Headers) -> Result<(Input, Headers), Failure> {
     let payload = |name| Ok(Payload::Inline(params.bytes_or_none(name)?.unwrap_or_default().to_vec()));
     match params.text("mode")? {

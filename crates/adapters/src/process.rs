@@ -21,7 +21,7 @@ const PROCESSES_MAX: usize = 256;
 
 #[derive(Debug, Clone)]
 pub struct ProcessConfig {
-    /// What may run, by the name under which programs ask for it.
+    /// The allowed commands, by the name under which programs ask for them.
     pub commands: BTreeMap<String, AllowedCommand>,
     pub timeout: Duration,
     /// Of each of the two streams.

@@ -103,7 +103,7 @@ async fn exists<P: Plane>(plane: &P, universe: UniverseId, world: WorldId) -> Re
     }
 }
 
-/// What an attempt found.
+/// The result of an attempt.
 pub(crate) fn status(created: WorldCreated) -> Value {
     match created {
         WorldCreated::Now => text("ok"),

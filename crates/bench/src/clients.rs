@@ -17,7 +17,7 @@ use std::{
 };
 use tokio::runtime::Runtime;
 
-/// What clients got done.
+/// The work that clients got done.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Done {
     pub(crate) per_second: f64,
@@ -27,7 +27,7 @@ pub(crate) struct Done {
     pub(crate) latency_us: [f64; 3],
 }
 
-/// What a client is.
+/// The kind of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Tasks,

@@ -35,7 +35,7 @@ pub(crate) fn measure_content(folder: &Path) -> Result<Vec<Figure>, Box<dyn Erro
     Ok(pollster::block_on(content_and_segments(&engine, &objects, Arc::new(WallClock(Instant::now()))))?)
 }
 
-/// What a snapshot of a large world writes.
+/// The bytes that a snapshot of a large world writes.
 pub(crate) struct CellBytes {
     pub(crate) full: usize,
     /// After this many cells were changed.

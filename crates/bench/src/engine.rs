@@ -21,7 +21,7 @@ use tokio::runtime::Runtime;
 /// Record size of the raw limit; a put has a key of 24 bytes and fills the rest.
 const RECORD_BYTES: usize = 300;
 const KEY_BYTES: usize = 24;
-/// What a worker claims at a time when there is enough.
+/// The number of items that a worker claims at a time when there are enough.
 const CLAIM_BATCH: usize = 16;
 /// Items that a shard is filled with for each second of claiming: more than can be claimed.
 const QUEUED_PER_SECOND: u64 = 2_000;

@@ -1,4 +1,4 @@
-//! What one more process costs: nodes on one PostgreSQL server, or on a FoundationDB cluster, in one process and in several.
+//! The cost of one more process: nodes on one PostgreSQL server, or on a FoundationDB cluster, in one process and in several.
 //!
 //! A machine with two cores cannot show that throughput grows with processes. It can show what an event costs: processor time of our processes and
 //! of the database, and what the database writes. Every process is a whole node in all roles; worlds are spread over all of them. Clients are

@@ -27,7 +27,7 @@ impl Latencies {
         self.0[bucket(ns)].fetch_add(operations, Relaxed);
     }
 
-    /// What this share of the operations stayed below, in microseconds; 0 if there were none.
+    /// The latency below which this share of the operations stayed, in microseconds; 0 if there were none.
     pub(crate) fn below_us(&self, share: f64) -> f64 {
         let counts: Vec<u64> = self.0.iter().map(|count| count.load(Relaxed)).collect();
         #[expect(clippy::cast_precision_loss, reason = "figures for people")]

@@ -78,7 +78,7 @@ enum What {
     Store(store::Settings),
     /// The runtime plane: calls through full turns, effects, timers, forks, memory, hand-over; beside a raw synced log.
     Runtime(runtime::Settings),
-    /// What a process more costs: processor time of ours and of the database per call, send and effect, in one process and in several.
+    /// The cost of one more process: processor time of ours and of the database per call, send and effect, in one process and in several.
     Fleet(fleet::Settings),
     /// From `kill -9` of one process of a fleet to the next turn of each world that it held.
     Failover(fleet::FailoverSettings),

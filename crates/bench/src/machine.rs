@@ -25,7 +25,7 @@ impl Machine {
     }
 }
 
-/// What a process has used so far.
+/// The resources that a process has used so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Used {
     cpu: Duration,
@@ -80,7 +80,7 @@ impl std::iter::Sum for Used {
     }
 }
 
-/// Whose child a process is; `None` if there is no such process.
+/// The parent of a process; `None` if there is no such process.
 pub(crate) fn parent_of(pid: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 /// - `fill` with `[first, cells]`: writes so many cells of 4 KiB.
 struct Bench;
 
-/// What users have, and the program of the benches.
+/// The programs of users, and the program of the benches.
 pub(crate) fn programs() -> Programs {
     Programs::builtin().native("bench", 1, Bench, declare)
 }

@@ -12,7 +12,7 @@ pub(crate) struct Figure {
     pub(crate) median: f64,
     pub(crate) low: f64,
     pub(crate) high: f64,
-    /// What it is to reach, where something is promised.
+    /// The goal, where something is promised.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) goal: Option<String>,
 }

@@ -200,7 +200,7 @@ impl Bench {
         Ok(())
     }
 
-    /// What a snapshot writes of a world with a million cells, whole and after a hundred changes.
+    /// The bytes of a snapshot of a world with a million cells, whole and after a hundred changes.
     fn cells(&mut self, _: &Path) -> Outcome {
         self.report.progress("a snapshot of 1,000,000 cells");
         let CellBytes { full, changed, increment } = measure_cells(1_000_000, 100)?;

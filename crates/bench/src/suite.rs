@@ -25,7 +25,7 @@ pub(crate) struct SuiteSettings {
     quick: bool,
 }
 
-/// What one run of everything came to.
+/// The results of one run of everything.
 #[derive(Debug, Serialize)]
 pub(crate) struct Suite {
     /// Under the load of clients.

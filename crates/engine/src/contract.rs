@@ -206,7 +206,7 @@ fn prefix_end(prefix: &[u8]) -> Vec<u8> {
     vec![u8::MAX] // every key is below the engine's own range
 }
 
-/// What a range read gave.
+/// The result of a range read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
     pub items: Vec<(Bytes, Bytes)>,

@@ -1,4 +1,4 @@
-//! What can go wrong in an engine, and what is known when it does.
+//! Errors of an engine, and the certainty about the commit that each leaves.
 
 use mundi_model::{Code, Coded, limits};
 use std::{path::PathBuf, sync::Arc};
@@ -85,7 +85,7 @@ impl Coded for EngineError {
     }
 }
 
-/// What is known about a commit that failed.
+/// The certainty about a commit that failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum CommitError {
     /// Surely not applied: another transaction came first. Run again.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use hashbrown::HashTable;
 use std::mem;
 
-/// What is cached under a key.
+/// The cached value of a key.
 struct Entry<V> {
     /// Of the key, which is hashed once for each question.
     hash: u64,
@@ -20,7 +20,7 @@ struct Entry<V> {
 pub(crate) struct Generations<V> {
     young: Generation<V>,
     old: Generation<V>,
-    /// What each generation may weigh.
+    /// The weight that each generation may have.
     weight_max: usize,
 }
 
@@ -40,7 +40,7 @@ impl<V> Generations<V> {
         Self { young: Generation::default(), old: Generation::default(), weight_max }
     }
 
-    /// What is read of a key's value; a hit in the old generation makes it young.
+    /// Reads a key's value; a hit in the old generation promotes the entry.
     pub(crate) fn get<R>(&mut self, hash: u64, key: &[u8], read: impl FnOnce(&V) -> R) -> Option<R> {
         if let Some(value) = self.young.find(hash, key) {
             return Some(read(value));
@@ -51,7 +51,7 @@ impl<V> Generations<V> {
         Some(found)
     }
 
-    /// What a key holds, without making it young.
+    /// Reads a key's value without promoting it.
     #[cfg(any(feature = "postgres", test))]
     pub(crate) fn peek(&self, hash: u64, key: &[u8]) -> Option<&V> {
         self.young.find(hash, key).or_else(|| self.old.find(hash, key))
@@ -90,7 +90,7 @@ impl<V> Generation<V> {
 
 #[cfg(test)]
 impl<V> Generations<V> {
-    /// What each generation weighs.
+    /// The weight of each generation.
     pub(crate) fn weights(&self) -> [usize; 2] {
         [&self.young, &self.old].map(|generation| {
             assert_eq!(generation.entries.iter().map(|entry| entry.weight).sum::<usize>(), generation.weight);

@@ -15,12 +15,12 @@ use std::collections::{BTreeMap, btree_map::Entry};
 
 /// A group ends before this many bytes, so that it stays far below the limits of what carries it.
 pub(crate) const GROUP_BYTES: usize = 2 << 20;
-/// What a write takes besides key and value, with room to spare.
+/// The bytes of a write besides key and value, with room to spare.
 pub(crate) const PER_WRITE_BYTES: usize = 8;
 /// The order within a group is the two-byte part of a stamp.
 const GROUP_COMMITS_MAX: usize = Stamp::ORDER_DIRECT as usize;
 
-/// What becomes of a commit.
+/// The outcome of a commit.
 pub(crate) type Answer = Result<Committed, CommitError>;
 
 #[derive(Default)]
@@ -35,10 +35,10 @@ pub(crate) struct Group {
     pub(crate) rereads: Vec<Bytes>,
 }
 
-/// What the engine found out for one commit.
+/// The engine's lookups for one commit.
 #[derive(Default)]
 pub(crate) struct Found {
-    /// What its counters become.
+    /// The new values of its counters.
     pub(crate) sums: Vec<(Bytes, Bytes)>,
     /// The keys that its deleted ranges hold.
     pub(crate) cleared: Vec<Bytes>,
@@ -80,7 +80,7 @@ impl Group {
         self.places().range::<Bytes, _>(start..end.max(start)).map(|(key, _)| key)
     }
 
-    /// What a key becomes by the group: `Some(None)` if it is deleted.
+    /// The value of a key after the group: `Some(None)` if it is deleted.
     pub(crate) fn value(&mut self, key: &Bytes) -> Option<&Option<Bytes>> {
         let place = *self.places().get(key)?;
         Some(&self.writes[place].1)

@@ -183,7 +183,7 @@ impl State {
                 .any(|(start, end)| self.keys.range(start.clone()..end.clone()).any(|(_, versions)| is_newer(versions)))
     }
 
-    /// What each key becomes, with ranges, additions and stamps filled in.
+    /// The new value of each key, with ranges, additions and stamps filled in.
     fn resolve(&self, overlay: &mut Overlay, stamp: Stamp) -> Result<BTreeMap<Bytes, Option<Bytes>>, EngineError> {
         let mut writes = BTreeMap::new();
         for (start, end) in std::mem::take(&mut overlay.cleared) {

@@ -7,7 +7,7 @@ use crate::{EngineError, Page, RangeRead, transaction_size as size, write_set::W
 use bytes::{Bytes, BytesMut};
 use mundi_model::{Stamp, limits};
 
-/// What a transaction does to a key.
+/// The change of a transaction to a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Write {
     Put(Bytes),
@@ -43,7 +43,7 @@ impl StampedPut {
 /// Room for what most transactions read, so that it is made once.
 const KEYS_READ_USUAL: usize = 8;
 
-/// What a transaction has read and its commit depends on. Ranges are `start..end`.
+/// The reads on which the commit of a transaction depends. Ranges are `start..end`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Reads {
     pub(crate) keys: Vec<Bytes>,
@@ -58,10 +58,10 @@ pub(crate) struct Overlay {
     pub(crate) cleared: Vec<(Bytes, Bytes)>,
     pub(crate) stamped: Vec<StampedPut>,
     pub(crate) reads: Reads,
-    /// What it writes under these prefixes is soon read, as its plan says.
+    /// Keys under these prefixes are read soon after they are written, as its plan says.
     #[cfg(feature = "postgres")]
     pub(crate) rereads: Vec<Bytes>,
-    /// What it puts under these prefixes holds nothing before, as its plan says.
+    /// Keys under these prefixes hold nothing before they are put, as its plan says.
     #[cfg(feature = "postgres")]
     pub(crate) new_keys: Vec<Bytes>,
     size: size::Size,

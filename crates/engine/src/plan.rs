@@ -26,7 +26,7 @@ pub enum Source {
     Cache,
 }
 
-/// What a transaction will do, as far as it knows. Every part is a hint: a plan that is wrong costs time and nothing else.
+/// The reads and writes that a transaction expects. Every part is a hint: a plan that is wrong costs time and nothing else.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReadPlan {
     /// What it reads, whatever it finds. What is planned and never read is nothing that the commit depends on. Engines take up to

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 pub(crate) type Items = Vec<(Bytes, Bytes)>;
 
-/// What a read found in the snapshot, without the transaction's own writes.
+/// The result of a read in the snapshot, without the transaction's own writes.
 #[derive(Debug, Clone)]
 pub(crate) enum Found {
     Value(Option<Bytes>),
@@ -33,7 +33,7 @@ impl Found {
     }
 }
 
-/// What is left of a range after its items up to this one.
+/// The rest of a range after its items up to this one.
 pub(crate) fn after(mut read: RangeRead, last: Bytes) -> RangeRead {
     if read.reverse {
         read.end = last;
@@ -86,7 +86,7 @@ impl PlannedReads {
         Some(self.pages.swap_remove(place).1)
     }
 
-    /// What is to be fetched: this read, then all that wait.
+    /// The reads to fetch: this one, then all that wait.
     pub(crate) fn with(&mut self, read: Read) -> Vec<Read> {
         let read = as_fetched(read);
         let mut reads = std::mem::take(&mut self.waiting);

@@ -15,7 +15,7 @@ pub(crate) type Writes = Vec<(Bytes, Option<Bytes>)>;
 /// A key and its version cost about 100 bytes. When an old transaction holds more than this, the oldest
 /// part is forgotten and the transaction has to run again.
 const KEYS_MAX: usize = 500_000;
-/// What is forgotten at a time.
+/// The number of keys that are forgotten at a time.
 const RUN_KEYS_MAX: usize = KEYS_MAX / 8;
 /// More groups than can be on disk and not yet in the tree, and than most transactions live through.
 const GROUPS_MAX: usize = 8;
@@ -93,7 +93,7 @@ impl RecentWrites {
         self.runs.iter().rev().take_while(move |run| run.newest > snapshot).map(|run| &run.keys[..])
     }
 
-    /// What was written to a key after a version that is among the last groups: `Some(None)` if it was deleted.
+    /// The value that was written to a key after a version that is among the last groups: `Some(None)` if it was deleted.
     pub(crate) fn value_after(&self, version: u64, key: &Bytes) -> Option<&Option<Bytes>> {
         self.groups_after(version).find_map(|writes| last_write(writes, key))
     }

@@ -8,14 +8,14 @@
 use crate::EngineError;
 use mundi_model::limits;
 
-/// What the client needs for a mutation besides its keys and values. It was 40 bytes in release 7.1; later ones add checksums.
+/// The bytes that the client needs for a mutation besides its keys and values. It was 40 bytes in release 7.1; later ones add checksums.
 const MUTATION_BYTES: usize = 64;
-/// What it needs for a range besides its ends.
+/// The bytes that it needs for a range besides its ends.
 const RANGE_BYTES: usize = 32;
 /// The longest prefix in front of a key: a name, a separator, and the mark of the data.
 pub(crate) const PREFIX_BYTES: usize = limits::ENGINE_PREFIX_BYTES_MAX + 2;
 
-/// What an operation counts.
+/// The costs that an operation counts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cost {
     /// Towards the bound of the contract.

@@ -9,7 +9,7 @@ use mundi_model::{
 };
 use std::collections::BTreeMap;
 
-/// What became of a child.
+/// The lifecycle of a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lifecycle {
     Started,
@@ -39,7 +39,7 @@ pub struct ChildCause<'a> {
 }
 
 impl<'a> Cause<'a> {
-    /// What it says about a child, if it is about one.
+    /// The child that it is about, if it is about one.
     pub fn child(&self) -> Option<ChildCause<'a>> {
         match *self {
             Self::Message { inbox: CHILD_INBOX, payload, headers } => Some(ChildCause {
@@ -69,7 +69,7 @@ impl ChildCause<'_> {
         self.text("reason")
     }
 
-    /// What a child that passed returned.
+    /// The result of a child that passed.
     pub fn result(&self) -> Option<&Value> {
         self.fields.get("result")
     }
@@ -99,7 +99,7 @@ fn lifecycle(status: ReceiptStatus, fields: &BTreeMap<String, Value>) -> Lifecyc
     }
 }
 
-/// What the end of a child cost, as its receipt proves.
+/// The cost of a child at its end, as its receipt proves.
 pub(crate) fn spent(receipt: &Receipt, payload: &[u8]) -> Spend {
     if receipt.kind != CHILD_SPAWN {
         return Spend::default();

@@ -17,7 +17,7 @@ use mundi_model::{
 };
 use std::sync::Arc;
 
-/// What branch is wanted.
+/// The branch that is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ForkRequest {
     pub child: WorldId,
@@ -32,7 +32,7 @@ impl ForkRequest {
         Self { child, policy, answers: None, now_ns }
     }
 
-    /// What a fork's first record says was asked for.
+    /// The request that a fork's first record states.
     pub(crate) fn of(genesis: &ForkGenesis) -> Self {
         let ForkGenesis { world, policy, answers, now_ns, .. } = *genesis;
         Self { child: world, policy, answers, now_ns }
@@ -175,7 +175,7 @@ fn rewrite(parent: &KernelSnapshot, universe: UniverseId, request: ForkRequest) 
     child.with_roots()
 }
 
-/// What becomes of its effects from now on.
+/// Confines its effects from now on.
 fn confine(child: &mut Position, parent: &KernelSnapshot, request: ForkRequest) {
     use EffectPolicy::{Dropped, Kept, Live, Recorded, RecordedThenLive, Sandbox, Suppress};
     let recording = Some(Recording { parent: parent.world(), since: parent.height(), asked: 0 });

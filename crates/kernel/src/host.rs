@@ -18,7 +18,7 @@ use mundi_model::{
     record::{Body, Payload, Reply, ReplyOutcome, Stamps},
 };
 
-/// What the key and the value of an authority add to a transaction, about.
+/// The bytes that the key and the value of an authority add to a transaction, about.
 const AUTHORITY_BYTES: usize = 128;
 
 /// Reading cells on a budget: the part that steps and queries share.

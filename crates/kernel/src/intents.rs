@@ -141,7 +141,7 @@ impl OpenIntent {
         Intent { hash, kind, params, label }
     }
 
-    /// What it says when it is a timer.
+    /// The timer, when it is one.
     pub(crate) fn timer(&self) -> Option<TimerSet> {
         match &self.params {
             Payload::Inline(bytes) if self.kind == TIMER_SET => cbor::decode(bytes).ok(),

@@ -140,7 +140,7 @@ pub struct EffectRule {
     pub signed: bool,
 }
 
-/// What a manifest says about carrying out effects of a kind; what it leaves open is the runtime's to choose.
+/// The manifest's terms for effects of a kind; the runtime chooses the terms that it leaves open.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EffectPolicies {
     pub timeout_ms: Option<u64>,
@@ -267,7 +267,7 @@ impl Limits {
     }
 }
 
-/// What follows a failed step.
+/// The reaction to a failed step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnFailure {

@@ -1,7 +1,7 @@
 //! The budget of a step, and the first reason why the step must end.
 //!
 //! A program could ignore an error that its host returns; it cannot ignore that the meter remembers it.
-//! What a native program does between two host calls is not metered: its author is trusted not to loop
+//! Work of a native program between two host calls is not metered: its author is trusted not to loop
 //! for ever. WASM guests charge their instructions.
 
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
 };
 use mundi_model::{Code, limits};
 
-/// What a scan costs before it finds anything.
+/// The cost of a scan before it finds anything.
 const SCAN_CALLS: u64 = 16;
 
 /// Bytes that cost as much as a call.
@@ -71,7 +71,7 @@ impl Meter {
         self.call(bytes)
     }
 
-    /// What the step has used up so far, in calls; so many bytes count as one.
+    /// The budget that the step has used so far, in calls; so many bytes count as one.
     pub(crate) fn spent(&self, limits: &Limits) -> u64 {
         let bytes = limits.step_bytes_max.saturating_sub(self.bytes_left);
         limits.step_calls_max.saturating_sub(self.calls_left) + bytes / CALL_BYTES

@@ -1,4 +1,4 @@
-//! What a program is, and the whole of what it sees.
+//! The interface of a program, and the whole of its surroundings.
 //!
 //! Native programs and WASM components stand behind the same traits. There is no clock, no randomness and
 //! no I/O but what [`Host`] gives, and all of that comes from the record, so a replay sees the same.
@@ -24,7 +24,7 @@ pub trait Program: Send + Sync {
     }
 }
 
-/// What reaches a program.
+/// An input that reaches a program.
 #[derive(Debug, Clone, Copy)]
 pub struct Event<'a> {
     /// The place of the event in the inbox: where a reply goes.
@@ -64,7 +64,7 @@ pub enum Cause<'a> {
     },
 }
 
-/// What a query may do.
+/// The host calls of a query.
 pub trait View {
     fn world(&self) -> WorldId;
 
@@ -90,7 +90,7 @@ pub trait View {
     /// A budget that the host does not count is used up: the step fails, and that is journaled.
     fn exhaust(&mut self, what: &'static str) -> Stop;
 
-    /// What the program said is nothing that it may say: the step fails, and that is journaled.
+    /// Refuses an argument that no program may pass: the step fails, and that is journaled.
     fn refuse(&mut self, why: &str) -> Stop;
 
     /// The node cannot finish the step, for a reason that is not the program's: nothing of it is journaled, and it
@@ -98,7 +98,7 @@ pub trait View {
     fn abandon(&mut self, code: Code, why: &str) -> Stop;
 }
 
-/// What a step may do.
+/// The host calls of a step.
 pub trait Host: View {
     fn put(&mut self, key: &str, value: &[u8]) -> Result<(), Stop>;
 
@@ -170,14 +170,14 @@ pub fn read_text<T: FromStr<Err = ParseIdError>>(view: &mut dyn View, text: &str
     text.parse().map_err(|error: ParseIdError| view.refuse(&error.to_string()))
 }
 
-/// What is sent to another world.
+/// A message or a delayed event to another world.
 #[derive(Debug, Clone, Copy)]
 pub enum Outgoing<'a> {
     Event { schema: &'a str, value: &'a [u8] },
     Message { inbox: &'a str, payload: &'a [u8], headers: &'a BTreeMap<String, String> },
 }
 
-/// What a program may say about something that it sends.
+/// Options that a program may set beside a message.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SendOptions<'a> {
     /// The universe of the world that it goes to: the sender's own if absent. Another one must accept messages from here.

@@ -91,7 +91,7 @@ impl Registry {
     }
 }
 
-/// What stands in the content store for a native program: canonical JSON whose hash manifests name.
+/// The content of a native program in the content store: canonical JSON whose hash manifests name.
 pub fn native_descriptor(name: &str, version: u32) -> String {
     json::to_canonical(&json!({ "native": { "name": name, "version": version } }))
 }

@@ -24,7 +24,7 @@ use std::{collections::VecDeque, sync::Arc};
 /// A world that is being replayed.
 pub struct Replay {
     world: World,
-    /// What must come next on record, because it follows from the last step.
+    /// The records that must come next, because they follow from the last step.
     expected: VecDeque<Body>,
     /// The height of the record that caused the last step.
     caused_at: Height,

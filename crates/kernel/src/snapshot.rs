@@ -131,12 +131,12 @@ impl KernelSnapshot {
         self.position.paused
     }
 
-    /// What the children have cost whose ends lie below its height.
+    /// The cost of the children whose ends lie below its height.
     pub fn children_spent(&self) -> Spend {
         self.position.children_spent.unwrap_or_default()
     }
 
-    /// What becomes of effects that must not leave the world.
+    /// The fate of effects that must not leave the world.
     pub fn confined(&self) -> Option<Confined> {
         self.position.confined()
     }
@@ -146,7 +146,7 @@ impl KernelSnapshot {
         &self.roots
     }
 
-    /// What the journal says about it. Its open intents are listed in it, so no receipt that it waits for
+    /// The journal's note about it. Its open intents are listed in it, so no receipt that it waits for
     /// is lost by dropping what lies below it.
     pub fn note(&self, snapshot: Hash) -> SnapshotNote {
         SnapshotNote {
@@ -175,7 +175,7 @@ impl KernelSnapshot {
         all.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// What must hold whatever the journal says.
+    /// Checks the rules that hold whatever the journal says.
     fn check_form(&self) -> Result<(), &'static str> {
         let named_rightly = |intent: &OpenIntent| {
             intent.hash == intent_hash(self.position.world, intent.place, &intent.kind, &intent.params)

@@ -77,7 +77,7 @@ pub(crate) struct Position {
     /// Of a sandbox: the object with its scripted answers.
     #[n(15)]
     pub(crate) answers: Option<Hash>,
-    /// What the children whose ends it took have cost.
+    /// The sum of the costs of the children whose ends it took.
     #[n(16)]
     pub(crate) children_spent: Option<Spend>,
 }

@@ -32,7 +32,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-/// What a program is told in place of a receipt that its manifest's schema forbids. A fixed text: that
+/// The receipt that a program gets in place of one that its manifest's schema forbids. A fixed text: that
 /// of the schema library may change, and a program may keep what it reads.
 const BAD_RECEIPT: &[u8] = b"the payload does not satisfy the manifest's schema";
 
@@ -58,7 +58,7 @@ pub(crate) struct Outcome {
     pub(crate) logs: Vec<LogLine>,
     /// Leases of a pool whose holders got authority or lost it.
     pub(crate) authorities: Vec<AuthorityChange>,
-    /// What the step cost, in host calls.
+    /// The cost of the step, in host calls.
     pub(crate) spent: u64,
     /// Where the cells that it wrote begin.
     pub(crate) cells: Mark,
@@ -271,7 +271,7 @@ impl Run<'_> {
         self.failure(failed)
     }
 
-    /// What is journaled of a failure: for the caller that the step worked for, too.
+    /// The records of a failure: for the caller that the step worked for, too.
     fn failure(&self, mut failed: StepFailed) -> Vec<Body> {
         failed.reason = bounded(&failed.reason);
         let reply = self.ingress.item.origin.call_at(self.ingress.seq).map(|to| {

@@ -11,7 +11,7 @@ use std::{
 #[derive(Debug, Clone)]
 pub(crate) struct UndoMap<K, V> {
     map: BTreeMap<K, V>,
-    /// What stood under a key before it was changed, oldest change first.
+    /// The value of a key before each change, the oldest change first.
     log: Vec<(K, Option<V>)>,
 }
 

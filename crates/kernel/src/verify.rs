@@ -26,13 +26,13 @@ pub struct Verifier {
     replay: Replay,
     /// The snapshots that the rest of the history must give, the lowest first.
     notes: VecDeque<SnapshotNote>,
-    /// What the history gave at each height where a snapshot was noted. `None` for a history that begins at a snapshot: there,
+    /// The snapshot that the history gave at each height where one was noted. `None` for a history that begins at a snapshot: there,
     /// notes may speak of what lies below.
     given: Option<BTreeMap<Height, SnapshotNote>>,
     counted: Counted,
 }
 
-/// What was proven so far.
+/// The counts of the proof so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counted {
     pub records: u64,

@@ -145,7 +145,7 @@ impl World {
         self.state.position.recording
     }
 
-    /// What becomes of effects that a parent's receipts do not answer, in a fork that they must not leave.
+    /// The fate of effects that a parent's receipts do not answer, in a fork that they must not leave.
     pub fn confined(&self) -> Option<Confined> {
         self.state.position.confined()
     }
@@ -213,7 +213,7 @@ impl World {
         Ok(turn)
     }
 
-    /// What a cell holds, past the program: for tools and tests.
+    /// The value of a cell, past the program: for tools and tests.
     pub fn cell(&self, objects: &dyn Objects, key: &str) -> Result<Option<Vec<u8>>, LoadError> {
         self.state.cells.get(objects, key)
     }
@@ -242,7 +242,7 @@ impl World {
     }
 }
 
-/// What a host may put on record.
+/// A note that a host may put on record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Note {
     Snapshot(SnapshotNote),

@@ -131,7 +131,7 @@ pub struct DispatchToken {
     /// Parameters of the intent: kind, parameters of the kind, budget.
     #[n(6)]
     pub params: Payload,
-    /// What the child may spend of each lane at most, beside what its parent may.
+    /// The limit of the child in each lane, in addition to its parent's limit.
     #[n(7)]
     pub budget: Spend,
     #[n(8)]
@@ -152,7 +152,7 @@ pub struct DispatchToken {
     /// Its intent is closed: the parent is not told how it ends.
     #[n(14)]
     pub withdrawn: bool,
-    /// What was debited for it.
+    /// The sum of its debits.
     #[n(15)]
     pub spent: Spend,
     #[n(16)]

@@ -5,7 +5,7 @@
 
 use std::{fmt, io};
 
-/// What a caller can do about an error.
+/// The class of an error, by the caller's next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// Someone else came first. Read again and retry.
@@ -20,7 +20,7 @@ pub enum Kind {
     Full,
     /// It cannot be done now. Retry later.
     Unavailable,
-    /// What is stored is not what was written. Nothing heals this silently.
+    /// Stored data differs from the data that was written. Nothing heals this silently.
     Corrupt,
 }
 
@@ -355,7 +355,7 @@ codes! {
 }
 
 impl Code {
-    /// What keeps a folder from being used, by what the system says.
+    /// The reason that a folder cannot be used, from the system's error.
     pub const fn of_folder(error: io::ErrorKind) -> Self {
         match error {
             io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => Self::FolderInvalid, // a file is in its place

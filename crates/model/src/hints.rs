@@ -1,9 +1,9 @@
-//! What to do about an error, in one sentence for whoever gets it: a person, a client library or an assistant.
+//! Advice for an error, in one sentence, for its reader: a person, a client library or an assistant.
 
 use crate::error::{Code, Kind};
 
 impl Kind {
-    /// What a caller can do about an error of this kind.
+    /// Advice for the caller that gets an error of this kind.
     pub const fn hint(self) -> &'static str {
         match self {
             Self::Conflict => "Another request came first: read the current state and decide again.",
@@ -18,7 +18,7 @@ impl Kind {
 }
 
 impl Code {
-    /// What a caller can do about it.
+    /// Advice for the caller.
     pub const fn hint(self) -> &'static str {
         match self {
             Self::WorldNotFound => "List the worlds of this universe, or name another universe.",

@@ -78,7 +78,7 @@ pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, JsonError> {
     serde_json::from_slice(bytes).map_err(|error| JsonError::Malformed(error.to_string()))
 }
 
-/// What a reader came across.
+/// The findings of a reader.
 #[derive(Default)]
 struct Seen {
     repeated: RefCell<Option<String>>,

@@ -77,7 +77,7 @@ impl Labels {
         self.0.clone()
     }
 
-    /// What they are after a change.
+    /// The labels after a change.
     pub fn after(&self, change: &LabelChange) -> Result<Self, LabelError> {
         let mut labels = self.0.clone();
         labels.retain(|key, _| !change.remove.contains(key));
@@ -106,7 +106,7 @@ pub struct LabelChange {
     /// Keys. One that is also set stays.
     #[n(1)]
     pub remove: Vec<String>,
-    /// Who asked for it.
+    /// The operator that asked for it.
     #[n(2)]
     pub operator: Option<Operator>,
 }

@@ -36,5 +36,5 @@ pub use text::{ParseIdError, hex, parse_hex, parse_hex_bytes};
 pub use value::Value;
 pub use world_name::{WorldAddress, WorldName};
 
-/// What each fork policy does with open effects, new effects, messages and timers: a table for people.
+/// The behaviour of each fork policy for open effects, new effects, messages and timers: a table for people.
 pub const FORK_POLICIES: &str = include_str!("fork_policies.md");

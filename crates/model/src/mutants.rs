@@ -15,7 +15,7 @@ pub enum Mutant {
     PublishApart,
     /// A name under which something was enqueued is not looked up.
     DedupeSkipped,
-    /// Whoever has an item's number may end it: the attempt's token is not compared.
+    /// An item can be ended by its number alone: the attempt's token is not compared.
     AckWithoutToken,
     /// The cursor moves past items that were read and not taken.
     CursorEarly,
@@ -35,7 +35,7 @@ pub enum Mutant {
     ForkRepeats,
     /// All timers lie in the queue of one universe.
     UniverseCrossed,
-    /// What is handed to a world directly gets a place behind items that the turn has not seen.
+    /// An item that is delivered directly gets a place behind items that the turn has not seen.
     DirectAhead,
     /// An operator's answer is taken without a check that the intent is open.
     AnswerUnasked,
@@ -89,7 +89,7 @@ pub enum Mutant {
     LabelUnjournaled,
     /// A child starts, and its event is left to a transaction that never comes.
     StartUnrecorded,
-    /// Whoever knows a child may start and end it: the lease is not compared.
+    /// A child can be started and ended by its id alone: the lease is not compared.
     ChildLeaseUnchecked,
     /// Children are dispatched while a lease of the same parent has run out.
     DispatchBeforeRecovery,

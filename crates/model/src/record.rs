@@ -23,7 +23,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// What the first record of an unforked world names as its predecessor.
+    /// The predecessor that the first record of an unforked world names.
     pub const CHAIN_START: Hash = Hash::from_bytes([0; 32]);
 
     /// The canonical bytes, and the hash that the next record names.
@@ -78,7 +78,7 @@ impl AsRef<[u8]> for Sealed {
     }
 }
 
-/// What a record says.
+/// The content of a record.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[expect(clippy::large_enum_variant, reason = "most records take an item in: a box would be an allocation for each")]
 pub enum Body {
@@ -131,7 +131,7 @@ pub enum Body {
     Held(#[n(0)] Held),
 }
 
-/// What is injected into a step, written once when its record is appended.
+/// The values that are injected into a step. They are written once, when its record is appended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct Stamps {
     /// The worker's clock.
@@ -165,9 +165,9 @@ pub struct Genesis {
     pub now_ns: u64,
 }
 
-/// What becomes of the effects of a fork: of those that were open in its parent, and of its own.
+/// The policy for the effects of a fork: for those that were open in its parent, and for its own.
 ///
-/// What each does is one table, [`FORK_POLICIES`](crate::FORK_POLICIES).
+/// The behaviour of each is one table, [`FORK_POLICIES`](crate::FORK_POLICIES).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum EffectPolicy {
@@ -329,7 +329,7 @@ pub struct FailedInput {
     /// The hash of the item's bytes.
     #[n(1)]
     pub item: Hash,
-    /// What it is, for people: `event add`, `receipt http.request`.
+    /// A description for people: `event add`, `receipt http.request`.
     #[n(2)]
     pub what: String,
 }

@@ -27,7 +27,7 @@ impl Coded for ParseIdError {
 /// Crockford's alphabet in lower case: no `i`, `l`, `o`, `u`, and its order is the order of the digits.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
-/// What each byte is worth as a digit of it.
+/// The value of each byte as a digit.
 const VALUES: [u8; 256] = {
     let (mut values, mut digit) = ([NO_DIGIT; 256], 0);
     while digit < ALPHABET.len() {

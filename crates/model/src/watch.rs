@@ -1,4 +1,4 @@
-//! What a watcher goes by when it looks at the holders of a pool's leases, and what it writes down.
+//! The policy by which a watcher judges the holders of a pool's leases, and the evidence that it writes down.
 //!
 //! A policy belongs to a pool and is no part of the lease kernel: the kernel knows neither liveness nor delays.
 
@@ -51,7 +51,7 @@ fn timeout_ms_default() -> u64 {
     limits::WATCH_PROBE_TIMEOUT_MS_DEFAULT
 }
 
-/// What a probe's URL may leave open.
+/// The placeholders of a probe's URL.
 pub const PROBE_PARTS: [&str; 4] = ["{lease}", "{epoch}", "{holder}", "{resource}"];
 
 /// A policy that no watcher can go by.

@@ -38,7 +38,7 @@ pub use mundi_server::{
     programs::Programs,
 };
 
-/// What runs the components that are uploaded to a node: `Programs::builtin().with_loader(components(folder)?)`. What is
+/// Runs the components that are uploaded to a node: `Programs::builtin().with_loader(components(folder)?)`. Their
 /// compiled of them is kept in the data folder, and can be deleted at any time.
 pub fn components(folder: &Path) -> Result<Arc<Components>, OpenError> {
     Ok(Arc::new(Components::open(in_folder(folder))?))

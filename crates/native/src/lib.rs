@@ -80,7 +80,7 @@ fn stopped(_: Stop) -> Stopped {
     Stopped
 }
 
-/// What the program may continue without is an answer; what it may not ends the step.
+/// An error after which the program may continue is an answer; any other ends the step.
 fn full<T>(result: Result<T, EmitError>) -> Result<Result<T, Full>, Stopped> {
     match result {
         Ok(value) => Ok(Ok(value)),
@@ -231,7 +231,7 @@ impl native::Host for Lent<'_> {
     }
 }
 
-/// What the sender set beside an event, or in a message.
+/// The headers that the sender set beside an event, or in a message.
 fn headers_of(event: &kernel::Event<'_>) -> Vec<(String, String)> {
     let headers = match event.cause {
         kernel::Cause::Message { headers, .. } => headers,

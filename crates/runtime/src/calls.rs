@@ -132,7 +132,7 @@ impl Calls {
         }
     }
 
-    /// What a turn of this process hands over, or has handed over a moment ago.
+    /// The reply that a turn of this process delivers, or delivered a moment ago.
     async fn handed<P: Plane>(&self, plane: &P, world: WorldId, call: InboxSeq) -> Option<ReplyOutcome> {
         let (_entry, receiver) = self.register(world, call); // first: what comes after the look finds it
         let early = self.0.lock().take_early(world, call);

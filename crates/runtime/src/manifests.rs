@@ -1,4 +1,4 @@
-//! What the newest manifest of a world takes in, for its senders.
+//! The event schemas of a world's newest manifest, for its senders.
 
 use crate::{
     Plane, RuntimeError,

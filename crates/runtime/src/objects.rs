@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-/// What one world may keep in memory between turns; the kernel caches what it uses most by itself.
+/// The bytes that one world may keep in memory between turns; the kernel caches what it uses most by itself.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
 /// Objects that several replays of one world share.

@@ -1,4 +1,4 @@
-//! What every role is given: engine, blobs, segments, time, randomness, programs, tasks.
+//! The surroundings of every role: engine, blobs, segments, time, randomness, programs, tasks.
 
 use mundi_engine::Engine;
 use mundi_kernel::Registry;

@@ -39,7 +39,7 @@ impl TraceContext {
         self.flags & SAMPLED != 0
     }
 
-    /// What follows from it, about this.
+    /// A child span about this.
     pub fn child(&self, about: &[u8]) -> Self {
         let hash = Hash::of(&[&self.trace[..], &self.span, about].concat());
         let mut span = [0; 8];

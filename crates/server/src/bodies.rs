@@ -9,7 +9,7 @@ use mundi_store::values::TokenId;
 use parking_lot::Mutex;
 use std::{collections::BTreeMap, sync::Arc};
 
-/// What bodies may take at a time, or answers.
+/// A budget for the bodies, or the answers, that are in memory at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BodyBudgets {
     pub bytes_max: usize,
@@ -30,7 +30,7 @@ impl BodyBudgets {
     }
 }
 
-/// What is not counted of each body: no more than a connection may take for the head of a request anyway. Nearly all bodies are smaller.
+/// Bytes of each body that are not counted: no more than a connection may take for the head of a request anyway. Nearly all bodies are smaller.
 pub(crate) const UNCOUNTED_BYTES: usize = 16 * 1024;
 
 /// The bodies of a process, or its answers.
@@ -47,14 +47,14 @@ struct Used {
     tokens: BTreeMap<TokenId, usize>,
 }
 
-/// Whose body it is.
+/// The owner of a body.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub(crate) universe: Option<UniverseId>,
     pub(crate) token: Option<TokenId>,
 }
 
-/// What one body takes.
+/// The share of one body.
 pub(crate) struct HeldBody {
     bodies: Arc<Bodies>,
     owner: Owner,
@@ -80,7 +80,7 @@ impl Bodies {
         Arc::new(Self { what: "answers", budgets, used: Mutex::default() })
     }
 
-    /// What they take now.
+    /// The bytes in use now.
     pub(crate) fn bytes(&self) -> u64 {
         self.used.lock().all as u64
     }

@@ -37,7 +37,7 @@ pub fn look(config: &Config, file: Option<&Path>) -> Vec<Sign> {
     CHECKS.into_iter().zip(found).map(one).collect()
 }
 
-/// What was found, and what to do about it.
+/// A finding, and the advice.
 type Finding = Option<(String, &'static str)>;
 
 fn addresses(config: &Config) -> impl Iterator<Item = SocketAddr> {

@@ -24,7 +24,7 @@ pub struct Programs {
     pub(crate) older: Vec<NamedProgram>,
 }
 
-/// What a name stands for.
+/// The program behind a name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NamedProgram {
     pub name: String,
@@ -71,7 +71,7 @@ impl Programs {
         self
     }
 
-    /// What they run as, without a node: to verify a file.
+    /// The programs without a node, to verify a file.
     pub fn into_registry(self) -> Arc<Registry> {
         Arc::new(self.registry)
     }
@@ -109,7 +109,7 @@ impl Programs {
     }
 }
 
-/// What an event or a query carries, as a value.
+/// The payload of an event or a query, as a value.
 fn value(bytes: &[u8]) -> Result<Value, Failure> {
     cbor::decode(bytes).map_err(|error| Failure::new(error.to_string()))
 }

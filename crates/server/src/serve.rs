@@ -82,7 +82,7 @@ pub trait App: Clone + Send + Sync + 'static {
         None
     }
 
-    /// What answers may take of the memory; without a bound if there is none.
+    /// The memory budget of answers, if there is one.
     fn answers(&self) -> Option<&Arc<Bodies>> {
         None
     }
@@ -233,7 +233,7 @@ async fn serve(
     }
 }
 
-/// What the system holds of an answer and has not sent.
+/// Bytes of an answer that the system holds and has not sent.
 const UNSENT_BYTES: u32 = 128 * 1024;
 
 async fn talk(

@@ -14,7 +14,7 @@ pub struct Sign {
     pub check: &'static str,
     pub verdict: Verdict,
     pub found: String,
-    /// What to do about it.
+    /// The advice.
     pub advice: &'static str,
 }
 

@@ -40,12 +40,12 @@ use std::{
 const STEPS: u64 = 120;
 const EXECUTORS: u64 = 3;
 const LEASE_NS: u64 = 2_000_000_000;
-/// What all children together may spend: less than they ask for.
+/// The tokens of all children together: less than they ask for.
 pub(crate) const TOKENS_MAX: u64 = 60;
 const CHECKER: &str = "children";
 const AGENT: &str = "agent";
 
-/// What a run came to.
+/// The counts of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ChildTally {
     pub children: u64,

@@ -111,7 +111,7 @@ impl Client {
         }
     }
 
-    /// What an event tells the world to do.
+    /// The script that an event makes the world run.
     fn script(&self, id: &str, number: u64) -> String {
         let run_state = &self.run_state;
         let mut lines = vec![format!("# {id}")];
@@ -417,7 +417,7 @@ fn was_given(heard: &Result<AnsweredByHand, RuntimeError>) -> Option<bool> {
     }
 }
 
-/// What a client knows after an error: some say that surely nothing happened.
+/// The knowledge of a client after an error: for some of them, that surely nothing happened.
 fn fate_of(error: &RuntimeError) -> Fate {
     let code = error.code();
     match code.kind() {

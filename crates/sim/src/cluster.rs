@@ -42,7 +42,7 @@ pub(crate) const LEASE_TTL_MS: u64 = 2_000;
 /// How long a claim on an effect lasts without a heartbeat.
 pub(crate) const CLAIM_TTL_MS: u64 = 1_500;
 
-/// What a node does.
+/// The part that a node plays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     Worlds,
@@ -58,7 +58,7 @@ pub(crate) enum Role {
     Client,
 }
 
-/// What all nodes share: the durable, and what is compiled in.
+/// The state that all nodes share: the durable, and the compiled programs.
 #[derive(Clone)]
 pub(crate) struct Ground {
     pub(crate) run_state: RunState,

@@ -33,7 +33,7 @@ pub(crate) struct SimEngine {
     server: Node,
 }
 
-/// What becomes of a commit between its author and the engine.
+/// The fate of a commit between its author and the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Answered,

@@ -44,7 +44,7 @@ pub(crate) struct FaultDriver {
     settings: Vec<Setting>,
     adapters: Arc<Vec<Arc<dyn Adapter>>>,
     slots: Arc<Mutex<Vec<Slot>>>,
-    /// What each client still has to do, by the number of its node.
+    /// The work that each client has left, by the number of its node.
     work: Arc<Vec<AtomicU64>>,
 }
 

@@ -168,7 +168,7 @@ fn seal(frames: &[Frame]) -> Vec<u8> {
     file
 }
 
-/// What a forger decides, one byte after the other; zero when there are no more.
+/// The decisions of a forger, one byte after the other; zero when there are no more.
 struct Choices<'a>(&'a [u8]);
 
 impl Choices<'_> {
@@ -388,7 +388,7 @@ fn object(value: &Value) -> Option<(Hash, Object)> {
     Some((Hash::of(bytes), (bytes.clone(), refs.iter().filter_map(bytes_of).collect())))
 }
 
-/// What became of a forgery.
+/// The result of a forgery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
     Refused,

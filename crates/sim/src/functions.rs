@@ -42,7 +42,7 @@ const DEEDS: u64 = 9;
 const DEED: &str = "sim.deed";
 const CHECKER: &str = "functions";
 
-/// What a run came to.
+/// The counts of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FunctionTally {
     pub started: u64,

@@ -24,7 +24,7 @@ const STEPS: u64 = 60;
 const LEASE_NS: u64 = 5_000_000_000;
 const TOKENS_MAX: u64 = 40;
 
-/// What happens while children run, two at a time.
+/// A scenario of children, two of which run at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scenario {
     /// Two executors run children to their ends.

@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 
 pub(crate) type Place = (UniverseId, WorldId);
 
-/// What a commit says about one world.
+/// A fact about one world in a commit.
 #[derive(Debug, Clone)]
 pub(crate) enum Fact {
     Meta(WorldMeta),
@@ -56,7 +56,7 @@ pub(crate) struct WorldHistory {
 }
 
 impl WorldHistory {
-    /// What became of it.
+    /// Its state in the end.
     pub(crate) fn state(&self) -> Option<WorldState> {
         self.metas().last().map(|meta| meta.state)
     }
@@ -111,7 +111,7 @@ impl WorldHistory {
         records.into_iter().filter_map(decode).collect::<Vec<_>>().into_iter()
     }
 
-    /// What entered its inbox.
+    /// The items that entered its inbox.
     pub(crate) fn items(&self) -> impl Iterator<Item = (usize, InboxSeq, &record::InboxItem)> {
         self.facts.iter().filter_map(|(commit, fact)| match fact {
             Fact::Item(seq, item) => Some((*commit, *seq, item)),

@@ -70,7 +70,7 @@ impl Link {
         self.0.jumps.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// What is wrong with its clock now.
+    /// The present fault of its clock.
     pub(crate) fn clock_fault(&self) -> Option<Fault> {
         match (self.0.clock.offset_ns(), self.0.jumps.load(Ordering::SeqCst)) {
             (0, 0) => None,

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 type Place = (UniverseId, WorldId);
 
-/// What is still in progress, each as a sentence; empty when all is quiet.
+/// The work that is still in progress, each as a sentence; empty when all is quiet.
 pub(crate) async fn unrest(memory: &Memory, now_ns: u64) -> Result<Vec<String>, EngineError> {
     let contents = engine_contents(memory).await?;
     let mut found = Vec::new();
@@ -56,7 +56,7 @@ pub(crate) async fn unrest(memory: &Memory, now_ns: u64) -> Result<Vec<String>, 
     Ok(found)
 }
 
-/// Who should run a world, and whether anybody is told to: for who looks for the reason that nobody does.
+/// The worker that should run a world, and whether it has a hint: for the reader who looks for the reason that nobody does.
 fn whose_turn((universe, world): Place, contents: &BTreeMap<Bytes, Bytes>) -> String {
     let assigned = contents.get(assignment::key(universe, world).as_bytes());
     let assigned = match assigned.and_then(|value| cbor::decode::<Assignment>(value).ok()) {
@@ -73,7 +73,7 @@ fn has_run_out(value: &[u8], now_ns: u64) -> bool {
     cbor::decode::<LeaseTerm>(value).is_ok_and(|term| term.expires_at_ns <= now_ns)
 }
 
-/// What waits for a world that is on hold waits for an operator.
+/// Items of a world on hold wait for an operator.
 fn is_running(value: &[u8]) -> bool {
     cbor::decode::<WorldMeta>(value).is_ok_and(|meta| meta.state == WorldState::Live && meta.hold.is_none())
 }

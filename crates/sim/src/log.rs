@@ -13,7 +13,7 @@ pub(crate) struct Author {
 }
 
 impl Author {
-    /// What it calls itself in the store; all lives of a node say the same.
+    /// Its id in the store; all lives of a node have the same.
     pub(crate) fn worker(self) -> WorkerId {
         const FIRST: Option<WorkerId> = WorkerId::new(1);
         WorkerId::new(u64::from(self.node) + 1).or(FIRST).unwrap_or_else(|| unreachable!("one is an id"))

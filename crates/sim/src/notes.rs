@@ -15,9 +15,9 @@ pub(crate) struct Notes(Arc<Mutex<Pages>>);
 pub(crate) struct Pages {
     pub(crate) sent: Vec<Sent>,
     pub(crate) forked: Vec<Forked>,
-    /// What came back to callers, by the id of the event that asked.
+    /// The answers to callers, by the id of the event that asked.
     pub(crate) answers: BTreeMap<String, Vec<u8>>,
-    /// What the outside did, by intent.
+    /// The effects that the outside carried out, by intent.
     pub(crate) outside: BTreeMap<IntentHash, Deed>,
     pub(crate) worlds: BTreeMap<UniverseId, Vec<WorldId>>,
     /// Answers of operators, by the operator's name.
@@ -47,7 +47,7 @@ pub(crate) struct Sent {
     pub(crate) fate: Fate,
 }
 
-/// What a sender knows.
+/// The knowledge of a sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     Acknowledged(InboxSeq),
@@ -67,7 +67,7 @@ pub(crate) struct Forked {
     pub(crate) policy: EffectPolicy,
 }
 
-/// What the outside has done for one intent: once, however often it was asked.
+/// The one result of the outside for an intent, however often it was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Deed {
     pub(crate) calls: u32,

@@ -36,7 +36,7 @@ const RESOURCES: u64 = 5;
 /// Shorter than most jumps of a clock.
 const RECLAIM_AFTER_MS: u64 = 2_500;
 
-/// What a run of a pool came to.
+/// The counts of a run of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolTally {
     pub commands: u64,

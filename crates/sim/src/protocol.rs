@@ -66,7 +66,7 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// What a transaction wrote, by family.
+/// The writes of a transaction, by family.
 struct Written<'a>(&'a [Write]);
 
 impl Written<'_> {

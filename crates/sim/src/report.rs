@@ -125,7 +125,7 @@ fn minimize(seed: u64, faults: &Faults, failure: &Failure, progress: &mut dyn io
     kept
 }
 
-/// What a failed seed has to say: what broke, with the fewest faults, how to see it again, and what led to it.
+/// The report of a failed seed: the failure, with the fewest faults, how to see it again, and the events that led to it.
 pub(crate) fn failure_text(seed: u64, faults: &Faults, failure: &Failure, progress: &mut dyn io::Write) -> String {
     let faults = minimize(seed, faults, failure, progress);
     let outcome = run_exactly(seed, faults.clone(), true);

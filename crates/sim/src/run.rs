@@ -14,7 +14,7 @@ use std::{fmt, sync::Arc};
 /// A run that takes more steps than this has tasks that keep each other busy without end.
 const POLLS_MAX: u64 = 20_000_000;
 
-/// What a seed came to.
+/// The result of a seed.
 #[derive(Debug, Clone)]
 pub struct Outcome {
     pub seed: u64,
@@ -27,7 +27,7 @@ pub struct Outcome {
     pub tally: Tally,
     pub coverage: Coverage,
     pub failure: Option<Failure>,
-    /// What happened, if it was to be kept.
+    /// The trace, if it was to be kept.
     pub trace: Vec<String>,
 }
 

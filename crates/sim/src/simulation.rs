@@ -105,7 +105,7 @@ impl Simulation {
         Self { seed, faults, registry, descriptors: Vec::new(), adapters: Vec::new(), workers: 2, watchers: 0 }
     }
 
-    /// What goes wrong while the universe runs; without it, nothing does.
+    /// The faults while the universe runs; without them, there are none.
     #[must_use]
     pub fn faults(mut self, faults: Faults) -> Self {
         self.faults = faults;
@@ -205,7 +205,7 @@ impl Simulated {
         Ok(manifest)
     }
 
-    /// What was committed so far.
+    /// The commits so far.
     pub(crate) fn commits(&self) -> Vec<Commit> {
         self.run_state.commits()
     }
@@ -286,7 +286,7 @@ impl Simulated {
         Ok(records.iter().filter_map(|record| record.decode().ok()).collect())
     }
 
-    /// What happened so far, line by line.
+    /// The history so far, line by line.
     pub fn trace(&mut self) -> Vec<String> {
         self.run_state.take_trace()
     }

@@ -4,7 +4,7 @@ use mundi_model::{Code, Coded};
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SqlError {
-    /// What SQLite says about the text, or about an argument.
+    /// SQLite's error about the text, or about an argument.
     #[error("{0}")]
     Invalid(String),
     #[error("the query gave more than {max} {what}; ask for less, or use LIMIT")]

@@ -13,7 +13,7 @@ use rusqlite::{
 use serde_json::Value;
 use std::sync::{Arc, PoisonError};
 
-/// What a query may take.
+/// Bounds of one query.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
     pub rows_max: u64,
@@ -21,7 +21,7 @@ pub struct Bounds {
     pub bytes_max: u64,
     /// Only for the error: what is late, the caller says.
     pub time_ms_max: u64,
-    /// What all queries of the process may use in SQLite together.
+    /// The memory that all queries of the process may use in SQLite together.
     pub memory_bytes_max: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What the content store and segments cost, on any engine and object store: for the bench command.
+//! The cost of the content store and of segments, on any engine and object store: for the bench command.
 
 use crate::{
     Clock, StoreError,

@@ -60,7 +60,7 @@ pub async fn restore<E: Engine, B: Blobs, S: Segments>(
     Ok(Restored { note, facts, snapshot, inherits_from, name, tail })
 }
 
-/// What was true when the snapshot was promoted must be true when it is loaded.
+/// Rules that held when the snapshot was promoted must hold when it is loaded.
 fn check(
     note_stored: &SnapshotNote,
     manifest: Option<Hash>,

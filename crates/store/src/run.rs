@@ -24,7 +24,7 @@ const BACKOFF_MAX: Duration = Duration::from_millis(64);
 pub trait Protocol: Sync {
     type Output: Send;
 
-    /// What the loop does when a commit's result is unknown. The header of each protocol says why.
+    /// The reaction of the loop to an unknown commit. The header of each protocol says why.
     fn on_unknown(&self) -> OnUnknown;
 
     /// Where it is tried first, on engines that have a use for that. [`Source::Cache`] is for one that mostly commits and depends on what it
@@ -42,7 +42,7 @@ pub trait Protocol: Sync {
     fn run<T: Transaction>(&self, tx: &mut T) -> impl Future<Output = Result<Self::Output, StoreError>> + Send;
 }
 
-/// What a commit with an unknown result calls for.
+/// The step after a commit with an unknown result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnUnknown {
     /// The protocol recognizes what it has already done.
@@ -51,7 +51,7 @@ pub enum OnUnknown {
     Report,
 }
 
-/// What a protocol returned, and where in the order of commits it is.
+/// The output of a protocol, and its place in the order of commits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Done<O> {
     pub output: O,

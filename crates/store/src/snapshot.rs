@@ -1,8 +1,8 @@
-//! What the store must know about a snapshot, and the checks that it fails closed on.
+//! The store's knowledge about a snapshot, and the checks that fail closed.
 
 use mundi_model::{Code, Coded, Hash, Height, IntentHash, WorldId, limits, record::SnapshotNote};
 
-/// What a snapshot says about itself. The kernel writes and reads snapshots; the store only asks for this.
+/// The facts of a snapshot about itself. The kernel writes and reads snapshots; the store only asks for this.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SnapshotFacts {
     /// It covers every record below this height.
@@ -82,7 +82,7 @@ impl Coded for SnapshotError {
     }
 }
 
-/// What follows from the facts alone.
+/// Checks the facts by themselves.
 pub(crate) fn check_facts(facts: &SnapshotFacts) -> Result<(), SnapshotError> {
     if facts.roots.len() > limits::SNAPSHOT_ROOTS_MAX {
         return Err(SnapshotError::RootsTooMany { roots: facts.roots.len(), max: limits::SNAPSHOT_ROOTS_MAX });

@@ -1,4 +1,4 @@
-//! What is stored under the keys, for layers that may know no key.
+//! The values under the keys, for layers that may know no key.
 //!
 //! The types are defined beside their key families, in [`keyspace`](crate::keyspace); here is what the layers above the runtime
 //! read and show of them. Nothing in this module builds a key.

@@ -1,4 +1,4 @@
-//! What a component costs, beside the same program in native Rust.
+//! The cost of a component, beside the same program in native Rust.
 //!
 //! `cargo run --profile dist -p mundi-wasm --example wasm_bench -- --lang rust,ts,python --distinct 1000`
 //!

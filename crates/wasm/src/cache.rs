@@ -14,7 +14,7 @@ use wasmtime::{Engine, component::Component};
 
 pub struct Cache {
     folder: PathBuf,
-    /// What the files may have together; the oldest give way.
+    /// The bytes of all files together; the oldest are deleted.
     bytes_max: u64,
 }
 

@@ -21,12 +21,12 @@ use wasmtime::{CacheStore, Engine, component::Component};
 #[derive(Debug, Clone)]
 pub struct CompileProcess {
     pub program: PathBuf,
-    /// What makes the program call [`compile_stdin`] with the limits below.
+    /// The arguments that make the program call [`compile_stdin`] with the limits below.
     pub arguments: Vec<OsString>,
     pub limits: CompileLimits,
 }
 
-/// What one compilation may take.
+/// The limits of one compilation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CompileLimits {
     /// Seconds of processor time, over all threads.
@@ -46,7 +46,7 @@ const NICE: i32 = 10;
 /// How readily the system ends the process when memory runs out; a server has 0, and 1000 is the most.
 const OOM_SCORE: &str = "500";
 
-/// What the process says about a failure.
+/// The bytes of the process's report about a failure.
 const SAID_BYTES_MAX: u64 = 4 << 10;
 
 /// Compiles the component that is read from standard input, and writes what the engine can load to standard output. For the
@@ -124,7 +124,7 @@ pub(crate) fn in_process(process: &CompileProcess, engine: &Engine, code: &[u8])
     unsafe { Component::deserialize(engine, compiled) }.map_err(|error| format!("{error:#}"))
 }
 
-/// What the process wrote, and why it failed.
+/// The output of the process, and the reason of its failure.
 fn run(process: &CompileProcess, code: &[u8]) -> io::Result<(Vec<u8>, Option<String>)> {
     let mut command = Command::new(&process.program);
     command.args(&process.arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

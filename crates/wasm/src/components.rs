@@ -42,7 +42,7 @@ pub struct ComponentsConfig {
     pub cache: Option<PathBuf>,
     /// The emergency stop: how long a step may hold up this node. Fuel ends a step long before.
     pub step_wall_max: Duration,
-    /// Whoever asks for a component that is not ready gets so, and comes again. Else it waits, which suits tools.
+    /// A request for a component that is not ready is refused, and comes again. Else it waits, which suits tools.
     pub in_background: bool,
     /// Steps that run at the same moment; 0 stands for the number of processors.
     pub slots: usize,

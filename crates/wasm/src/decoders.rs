@@ -17,7 +17,7 @@ pub fn component(bytes: &[u8]) {
     }
 }
 
-/// What a component says about itself.
+/// The declaration of a component.
 pub fn offer(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     if let Ok(manifest) = Offer::parse(text).and_then(|offer| offer.manifest(Hash::of(bytes))) {

@@ -23,7 +23,7 @@ const _: () = assert!(SLOTS_MAX + limits::STEPS_LONG_MAX <= INSTANCES_MAX as usi
 /// Core instances and tables of one component. Interpreters are linked from some twenty libraries.
 const PARTS_MAX: u32 = 64;
 
-/// What stays in memory when an instance ends, instead of being given back page by page: what a step of a compiled language
+/// The memory that stays when an instance ends, instead of being given back page by page: as much as a step of a compiled language
 /// writes, wherever in its memory, and most of what an interpreter does.
 const KEPT_RESIDENT_BYTES: usize = 2 << 20;
 
@@ -98,7 +98,7 @@ fn config(stack_bytes: u64) -> wasmtime::Result<Config> {
     Ok(config)
 }
 
-/// What components may use: deterministic, finished, and needed by today's compilers.
+/// The features of components: deterministic, finished, and needed by today's compilers.
 pub(crate) const FEATURES: WasmFeatures = WasmFeatures::MUTABLE_GLOBAL
     .union(WasmFeatures::SATURATING_FLOAT_TO_INT)
     .union(WasmFeatures::SIGN_EXTENSION)

@@ -34,7 +34,7 @@ const FOOTER_BYTES: usize = Hash::LEN + 8;
 /// The most functions of one file: more than a component of the largest size has.
 const ENTRIES_MAX: u64 = 1 << 20;
 
-/// What one compilation finds and adds.
+/// The functions that one compilation finds and adds.
 pub(crate) struct Functions {
     folder: PathBuf,
     packs: Vec<Pack>,
@@ -63,7 +63,7 @@ struct Made {
 }
 
 impl Functions {
-    /// What is in a folder, which is made if it is not there, for its owner alone.
+    /// Opens a folder, which is made if it does not exist, for its owner alone.
     pub(crate) fn open(folder: &Path) -> io::Result<Self> {
         open_folder(folder)?;
         let (mut packs, mut found) = (Vec::new(), BTreeMap::new());

@@ -46,7 +46,7 @@ impl Coded for Refusal {
     }
 }
 
-/// What a component is made of.
+/// The parts of a component.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Inspected {
     /// The interfaces that it imports.

@@ -29,7 +29,7 @@ pub(crate) fn lend_view<R>(view: &mut dyn View, run: impl FnOnce(Lent) -> R) -> 
 }
 
 impl Lent {
-    /// What a step and a query both see.
+    /// The view that a step and a query share.
     #[expect(unsafe_code, reason = "see `lend_host`")]
     pub(crate) fn view(&mut self) -> Option<&mut dyn View> {
         match self {
@@ -41,7 +41,7 @@ impl Lent {
         }
     }
 
-    /// What only a step sees.
+    /// The host of a step.
     #[expect(unsafe_code, reason = "see `lend_host`")]
     pub(crate) fn host(&mut self) -> Option<&mut dyn Host> {
         match self {

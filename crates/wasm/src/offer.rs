@@ -29,7 +29,7 @@ pub struct Offer {
     pub wasm: WasmOffer,
 }
 
-/// What a program wants of the machine.
+/// The capabilities that a program asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WasmOffer {
@@ -48,7 +48,7 @@ impl Offer {
         serde_json::from_value(fields.into()).map_err(invalid)
     }
 
-    /// What the program shall be called, if it says so.
+    /// The name that a program states for itself, if it does.
     pub fn named(&self) -> Result<Option<ProgramRef>, ProgramNameInvalid> {
         self.name.as_deref().map(|name| ProgramRef::new(name, self.version)).transpose()
     }

@@ -25,7 +25,7 @@ use wasmtime::{
     component::{Component, ComponentExportIndex, Func, HasSelf, Linker, TypedFunc},
 };
 
-/// What a component says in one call: its largest payload, with room for the names beside it.
+/// The bytes of a component's arguments in one call: its largest payload, with room for the names beside it.
 const SAID_BYTES_MAX: usize = limits::PAYLOAD_BYTES_MAX + (64 << 10);
 
 /// A component that was compiled and linked: a fresh instance of it costs microseconds.
@@ -172,14 +172,14 @@ pub(crate) struct ComponentProgram {
     pub(crate) runner: Runner,
 }
 
-/// What steps of all programs share.
+/// The state that steps of all programs share.
 #[derive(Clone)]
 pub(crate) struct Runner {
     pub(crate) scheduler: Arc<Scheduler>,
     pub(crate) blocking: Blocking,
     /// The emergency stop.
     pub(crate) wall: Duration,
-    /// What all steps and queries of a universe have used, of fuel.
+    /// The fuel that all steps and queries of a universe have used.
     pub(crate) fuel: Arc<AtomicU64>,
 }
 
@@ -269,7 +269,7 @@ impl ComponentProgram {
     }
 }
 
-/// What became of a call.
+/// The result of a call.
 struct Ran<T> {
     answer: Answer<T>,
     fuel_left: u64,
@@ -314,7 +314,7 @@ fn sentence(error: &wasmtime::Error) -> String {
     text[..text.floor_char_boundary(limits::REASON_BYTES_MAX)].to_owned()
 }
 
-/// What an instance may grow to.
+/// The bounds of an instance's growth.
 pub(crate) struct Bounds {
     memory_bytes_max: usize,
     table_elements_max: usize,
@@ -338,7 +338,7 @@ impl ResourceLimiter for Bounds {
     }
 }
 
-/// What the sender set beside an event, or in a message.
+/// The headers that the sender set beside an event, or in a message.
 fn headers_of(event: &Event<'_>) -> Headers {
     let headers = match event.cause {
         Cause::Message { headers, .. } => headers,

@@ -30,7 +30,7 @@ impl Queued {
         }
     }
 
-    /// What it keeps in memory.
+    /// The bytes that it keeps in memory.
     fn bytes(&self) -> usize {
         match self {
             Self::InStore { .. } => 0,

@@ -44,7 +44,7 @@ pub(crate) const SLOTS_MAX: usize = 96;
 /// Ticks without a running step after which the ticker sleeps until there is one.
 const IDLE_TICKS_MAX: u32 = 20;
 
-/// Whose step it is, and how large a share of the processors that universe has.
+/// The owner of a step, and the share of the processors that its universe has.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tenant {
     pub(crate) universe: UniverseId,
@@ -85,7 +85,7 @@ struct State {
     universes: BTreeMap<UniverseId, Share>,
 }
 
-/// What one universe has used, and what of it waits.
+/// The processor time of one universe, and its waiting steps.
 #[derive(Default)]
 struct Share {
     /// Nanoseconds, divided by the weight.

@@ -1,6 +1,6 @@
 //! The host's side of the contract: each import of a component is one call of the kernel's host.
 //!
-//! What the kernel refuses ends the step: the call traps, and the kernel remembers the reason. What a component says is
+//! A refusal of the kernel ends the step: the call traps, and the kernel remembers the reason. Arguments of a component are
 //! bounded before it is copied (`set_hostcall_fuel`), and checked by the kernel after.
 
 use crate::{
@@ -61,7 +61,7 @@ impl Surface {
     }
 }
 
-/// What the program may continue without is an answer; what it may not ends the step.
+/// An error after which the program may continue is an answer; any other ends the step.
 fn full<T>(result: Result<T, EmitError>) -> Call<Result<T, Full>> {
     match result {
         Ok(value) => Ok(Ok(value)),

@@ -7,10 +7,10 @@
 use std::collections::BTreeSet;
 use wasmparser::{BinaryReaderError, BlockType, CompositeInnerType, FunctionBody, Operator, Payload, TypeRef};
 
-/// What a loop adds: the compiler walks through all loops of a function for each of them.
+/// The weight of a loop: the compiler walks through all loops of a function for each of them.
 const LOOP_WEIGHT: u64 = 100;
 
-/// What one function is made of, as far as it was looked at.
+/// The parts of one function, as far as it was read.
 #[derive(Default)]
 pub(crate) struct Weight {
     /// Values and steps.
@@ -20,7 +20,7 @@ pub(crate) struct Weight {
     pub(crate) loops: u64,
 }
 
-/// What is known of the module whose functions are weighed.
+/// The known parts of the module whose functions are weighed.
 #[derive(Default)]
 pub(crate) struct Module {
     /// Values that each type takes and gives.
@@ -67,7 +67,7 @@ impl Module {
         self.arities.get(index as usize).copied().unwrap_or(0)
     }
 
-    /// What the compiler has to do for one function, in values and steps. It ends as soon as that is more than `max`.
+    /// The work of the compiler for one function, in values and steps. It ends as soon as that is more than `max`.
     pub(crate) fn weigh(&self, body: &FunctionBody<'_>, max: u64) -> Result<Weight, BinaryReaderError> {
         let (mut weight, mut blocks, mut loops) = (0_u64, 0, 0);
         // The locals that are written in each block that is open; the first is the function itself.

@@ -9,7 +9,7 @@ use crate::{Cause, Event, Failure, Status, Value, World, cbor};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, json};
 
-/// What a child may use, or has used. A lane that is absent is unbounded in a budget.
+/// The limits of a child, or its spending. A lane that is absent is unbounded in a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Budget {
@@ -27,7 +27,7 @@ impl Budget {
     }
 }
 
-/// What became of a child.
+/// The lifecycle of a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lifecycle {
     Started,
@@ -47,21 +47,21 @@ pub struct ChildEvent {
     pub lease_id: Option<String>,
     /// The world that runs it, of a child of kind `world`.
     pub world: Option<String>,
-    /// What a child that passed returned.
+    /// The result of a child that passed.
     pub result: Value,
     /// Of one that failed or was cancelled.
     pub code: Option<String>,
     pub reason: Option<String>,
     pub cancel_request_id: Option<String>,
-    /// What was debited for it, once it has ended.
+    /// The sum of its debits, once it has ended.
     pub spent: Budget,
 }
 
-/// What a child that passed left: the result of `ctx.child(…)` in a durable function.
+/// The result of a child that passed: the value of `ctx.child(…)` in a durable function.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct ChildPassed<T> {
     pub result: T,
-    /// What was debited for it.
+    /// The sum of its debits.
     #[serde(default)]
     pub spent: Budget,
     #[serde(default)]
@@ -133,7 +133,7 @@ impl World {
 }
 
 impl Event {
-    /// What it says about a child of this world, if it is about one.
+    /// The child of this world that it is about, if it is about one.
     pub fn child(&self) -> Result<Option<ChildEvent>, Failure> {
         let (label, ended, payload) = match &self.cause {
             Cause::Message { inbox, payload, headers } if inbox == "child.started" => {

@@ -14,13 +14,13 @@ pub mod generated {
 
 pub use generated::{Event, Guest};
 
-/// What `handle` of a component does.
+/// Implements `handle` of a component.
 pub fn handle<P: Program>(event: types::Event) -> Result<(), String> {
     let handled = guarded(|| P::handle(&mut World::new(), &event_of(event)));
     handled.map_err(|failure| failure.reason)
 }
 
-/// What `query` of a component does.
+/// Implements `query` of a component.
 pub fn query<P: Program>(name: &str, params: &[u8]) -> Result<Vec<u8>, String> {
     let params = cbor::decode(params).map_err(|error| error.to_string())?;
     let answer = guarded(|| P::query(&World::new(), name, params)).map_err(|failure| failure.reason)?;

@@ -1,4 +1,4 @@
-//! What reaches a program.
+//! Inputs that reach a program.
 
 use crate::{
     Effect, Failure, cbor,
@@ -70,14 +70,14 @@ pub enum Status {
     Timeout,
 }
 
-/// What is sent to another world.
+/// A message or a delayed event to another world.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outgoing {
     Event { schema: String, value: Vec<u8> },
     Message { inbox: String, payload: Vec<u8>, headers: Vec<(String, String)> },
 }
 
-/// What may be said about something that is sent.
+/// Options beside a message.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SendOptions {
     /// The universe of the world that it goes to: the sender's own if absent. Another one must accept messages from here.
@@ -129,7 +129,7 @@ fn effect_error(payload: &[u8]) -> EffectError {
 }
 
 impl Cause {
-    /// What it carries, as a type of the program's own.
+    /// Its payload, as a type of the program's own.
     pub fn payload<T: DeserializeOwned>(&self) -> Result<T, Failure> {
         match self {
             Self::Event { value: payload, .. }

@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     pub reason: String,
-    /// What is on record for it. A program's own is `PROGRAM_FAILED`; a test world also answers with the codes of the server.
+    /// The code on record. A program's own is `PROGRAM_FAILED`; a test world also answers with the codes of the server.
     pub code: &'static str,
 }
 

@@ -254,7 +254,7 @@ pub struct WorldFork {
     /// The height to fork at. If absent: before the step that asks, or the newest of another world.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<u64>,
-    /// What becomes of the parent's effects; `suppress` if absent.
+    /// The policy for the parent's effects; `suppress` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
 }

@@ -65,7 +65,7 @@ pub use world::{Full, Level, World};
 
 /// The code of a world.
 pub trait Program {
-    /// What the program takes in and asks for: the text of its `mundi.json`.
+    /// The program's declaration: the text of its `mundi.json`.
     const OFFER: &'static str;
 
     /// Takes one event. A failure throws away all that the step did, and is on record; the world goes on.
@@ -80,7 +80,7 @@ pub trait Program {
 /// The params of an effect, which know what they are params of.
 pub trait Effect: serde::Serialize {
     const KIND: &'static str;
-    /// What a receipt that says `ok` carries.
+    /// The payload of a receipt that says `ok`.
     type Receipt: serde::de::DeserializeOwned;
 }
 

@@ -13,7 +13,7 @@ use std::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stopped;
 
-/// What a program reaches through [`World`], as a kernel offers it.
+/// The host calls that a program makes through [`World`], as a kernel offers them.
 pub trait Host {
     fn world_id(&mut self) -> String;
     fn height(&mut self) -> u64;

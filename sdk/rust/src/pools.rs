@@ -10,7 +10,7 @@ use crate::{Event, Failure, Value, World, kinds::EffectError, kinds::WorldCall};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// What is to be reserved, all or nothing. Resources are named by their ids (`r_…`).
+/// A reservation, all or nothing. Resources are named by their ids (`r_…`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wish {
     Resource(String),
@@ -74,7 +74,7 @@ impl Lease {
 
 const DIGITS: &str = "0123456789abcdefghjkmnpqrstvwxyz";
 
-/// What a pool answers.
+/// The answer of a pool.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PoolResult {
@@ -130,7 +130,7 @@ impl World {
 }
 
 impl Event {
-    /// What a pool answered, or why the call had no answer. A pool that refuses answers: [`PoolResult::is_ok`].
+    /// The answer of a pool, or the reason that the call had none. A pool that refuses answers: [`PoolResult::is_ok`].
     pub fn pool_result(&self) -> Result<Result<PoolResult, EffectError>, Failure> {
         self.reply()
     }

@@ -61,7 +61,7 @@ impl World {
         host::headers()
     }
 
-    /// What a cell holds.
+    /// The value of a cell.
     pub fn get<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, Failure> {
         Ok(host::get(key).map(|bytes| cbor::from_slice(&bytes)).transpose()?)
     }

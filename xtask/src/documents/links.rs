@@ -3,7 +3,7 @@
 use super::{files, read, root};
 use std::path::{Component, Path, PathBuf};
 
-/// What stands outside of blocks and of code in a line.
+/// The text outside of blocks and of code in a line.
 fn prose(page: &str) -> String {
     let mut text = String::new();
     for (index, block) in page.split("```").enumerate() {
@@ -52,7 +52,7 @@ fn normal(path: &Path) -> PathBuf {
     out
 }
 
-/// What is wrong with a link, if anything is.
+/// The fault of a link, if it has one.
 fn broken(from: &str, target: &str) -> Option<String> {
     let (path, anchor) = target.split_once('#').map_or((target, None), |(path, anchor)| (path, Some(anchor)));
     let folder = Path::new(from).parent().unwrap_or(Path::new(""));

@@ -1,4 +1,4 @@
-//! What the bench's worlds do, as a Restate virtual object: one per world.
+//! The bench's world as a Restate virtual object: one per world.
 
 use restate_sdk::prelude::*;
 

@@ -69,7 +69,7 @@ impl Tool {
     }
 }
 
-/// What a model is told of an answer: its bytes as text, and not more than it may be.
+/// The answer for the model: its bytes as text, within the bound.
 pub(super) fn said(answer: &Value) -> String {
     let mut text = match readable(answer) {
         Json::String(text) => text,

@@ -1,4 +1,4 @@
-//! What the database has used, as far as it runs on this machine and says so.
+//! The resources of the database, as far as it runs on this machine and reports them.
 
 use super::pgbench::ask;
 use crate::machine::{Used, children_of, parent_of};
@@ -16,7 +16,7 @@ pub(super) enum Database {
     Cluster,
 }
 
-/// What a database has used up to one moment, or for one event.
+/// The resources of a database up to one moment, or for one event.
 #[derive(Debug, Clone, Default)]
 pub(super) struct DatabaseUse {
     /// `None` on another machine.

@@ -42,7 +42,7 @@ impl Drop for Process {
 pub(super) struct Placed(pub(super) Vec<Vec<String>>);
 
 impl Placed {
-    /// What a client of a process calls.
+    /// The addresses that a client of a process calls.
     pub(super) fn reached_by(&self, process: usize, reach: Reach) -> Vec<String> {
         match reach {
             Reach::Holder => self.0[process].clone(),

@@ -26,7 +26,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// What this process was started for, if it is one of several.
+    /// The part that this process was started for, if it is one of several.
     pub(super) fn given() -> Result<Option<Self>, Box<dyn Error>> {
         match std::env::var(PART) {
             Ok(part) => Ok(Some(serde_json::from_str(&part)?)),

@@ -41,7 +41,7 @@ fn psql(url: &str, statement: &str) -> Result<(), Box<dyn Error>> {
     ask(url, statement).map(drop)
 }
 
-/// What the server answers: columns with a bar between them.
+/// The server's answer: columns with a bar between them.
 pub(super) fn ask(url: &str, statement: &str) -> Result<String, Box<dyn Error>> {
     let output = Command::new("psql")
         .args(["--no-psqlrc", "--quiet", "--no-align", "--tuples-only", "--set=ON_ERROR_STOP=1"])

@@ -1,4 +1,4 @@
-//! What clients do, and which process they ask.
+//! The work of clients, and the process that they ask.
 
 use super::{
     database::{Database, DatabaseUse},
@@ -55,7 +55,7 @@ impl Workload {
         }
     }
 
-    /// What follows the world in the path of a request, and its body.
+    /// The end of a request's path after the world, and its body.
     fn request(self, outside: &str) -> (&'static str, Vec<u8>) {
         match self {
             Self::Call => ("call/add", b"1".to_vec()),
@@ -88,7 +88,7 @@ impl fmt::Display for Reach {
     }
 }
 
-/// What one measurement gave.
+/// The result of one measurement.
 #[derive(Debug, Clone)]
 pub(super) struct Done {
     pub(super) per_second: f64,
@@ -97,7 +97,7 @@ pub(super) struct Done {
     pub(super) cost: Cost,
 }
 
-/// What an event costs, or a second of which nothing is asked.
+/// The cost of an event, or of a second without requests.
 #[derive(Debug, Clone)]
 pub(super) struct Cost {
     /// Processor time of our processes.
@@ -105,7 +105,7 @@ pub(super) struct Cost {
     pub(super) database: Option<DatabaseUse>,
 }
 
-/// What was used up to one moment.
+/// The resources used up to one moment.
 struct Noted {
     own: Used,
     database: Option<DatabaseUse>,
@@ -125,7 +125,7 @@ impl Noted {
     }
 }
 
-/// What a second costs in which nobody asks for anything.
+/// The cost of a second without requests.
 pub(super) fn idle(group: &Group, database: &Database, time: Duration) -> Result<Cost, Box<dyn Error>> {
     let before = Noted::now(group, database)?;
     std::thread::sleep(time);

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 pub(super) struct Bar {
     pub(super) label: String,
-    /// Whose it is: the same colour for the same.
+    /// The owner: the same colour for the same.
     pub(super) of: String,
     pub(super) value: f64,
 }

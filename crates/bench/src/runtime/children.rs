@@ -47,7 +47,7 @@ pub(crate) fn children(settings: &ChildSettings) -> Outcome {
     Ok(())
 }
 
-/// What one run came to.
+/// The results of one run.
 struct Ran {
     done: Done,
     /// Of the time in which clients spawned: children that ended, and what the executor committed for them.

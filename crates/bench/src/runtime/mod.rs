@@ -267,7 +267,7 @@ impl Bench {
         Ok(())
     }
 
-    /// What worlds cost that nobody talks to, and what they cost while they are in memory.
+    /// The cost of worlds that are idle, and the cost while they are in memory.
     fn memory(&mut self, folder: &Path) -> Outcome {
         let worlds = self.settings.idle_worlds;
         self.report.progress(&format!("the memory of {worlds} worlds"));

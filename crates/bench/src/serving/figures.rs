@@ -4,7 +4,7 @@ use crate::machine::Machine;
 use serde::Serialize;
 use std::fmt;
 
-/// What one run, or the median of several, came to.
+/// The results of one run, or the median of several.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(crate) struct Figures {
     pub(crate) events_per_s: f64,
@@ -15,7 +15,7 @@ pub(crate) struct Figures {
     pub(crate) cpu_us_per_call: f64,
     pub(crate) written_bytes_per_call: f64,
     pub(crate) rss_mib: f64,
-    /// What appending as many bytes per event to one synced file reaches, in the same run.
+    /// The rate of appending as many bytes per event to one synced file, in the same run.
     pub(crate) raw_events_per_s: f64,
     /// Of the raw limit.
     pub(crate) efficiency: f64,
@@ -38,7 +38,7 @@ pub(crate) const QUANTITIES: [Quantity; 9] = [
 #[derive(Debug, Serialize)]
 pub(crate) struct Measured {
     pub(crate) workload: &'static str,
-    /// Whose server it was.
+    /// The server that was measured.
     pub(crate) of: String,
     pub(crate) clients: usize,
     pub(crate) worlds: usize,

@@ -89,7 +89,7 @@ fn head_of(answer: &[u8]) -> Result<Option<Head>, httparse::Error> {
 /// How long what was asked last is waited for when a measurement is over.
 const LAST_ANSWERS_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What the clients of one measurement share.
+/// The state that the clients of one measurement share.
 #[derive(Default)]
 struct Progress {
     warm: Cell<bool>,
@@ -100,14 +100,14 @@ struct Progress {
     failed: RefCell<Option<String>>,
 }
 
-/// What the clients got done while it was measured.
+/// The work of the clients while it was measured.
 pub(crate) struct Driven<T> {
     pub(crate) events: u64,
     /// With those before the measurement began and those that ended after it.
     pub(crate) events_in_all: u64,
     pub(crate) seconds: f64,
     pub(crate) latencies: Latencies,
-    /// What was noted when the measurement began and when it ended.
+    /// The notes at the beginning and at the end of the measurement.
     pub(crate) noted: [T; 2],
 }
 

@@ -14,7 +14,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-/// Whose server is measured.
+/// The server that is measured.
 pub(super) enum Subject<'a> {
     Mundi(Again<'a>),
     /// Takes a peer's requests.

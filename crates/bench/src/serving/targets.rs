@@ -49,7 +49,7 @@ fn once(folder: &Path, time: Duration, again: Again<'_>) -> Result<Once, Box<dyn
     figures.into_iter().collect()
 }
 
-/// What `/metrics` says.
+/// The text of `/metrics`.
 fn metrics(address: SocketAddr) -> Result<String, Box<dyn Error>> {
     let mut connection = TcpStream::connect(address)?;
     write!(connection, "GET /metrics HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n")?;

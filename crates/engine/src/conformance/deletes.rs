@@ -28,7 +28,7 @@ pub async fn a_range_delete_takes_what_others_committed_before_it<S: Subject>(su
     Ok(())
 }
 
-/// What the same transaction writes after the range delete stays, and so does what others commit after it.
+/// Later writes of the same transaction survive its range delete, and so do later commits of others.
 pub async fn a_range_delete_spares_what_comes_after_it<S: Subject>(subject: &S) -> Proof {
     let engine = subject.open().await;
     put_all(&engine, &[(b"q/1", b"old"), (b"q/2", b"old")]).await?;

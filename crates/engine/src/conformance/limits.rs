@@ -1,4 +1,4 @@
-//! What exceeds a bound is a typed error, and the transaction is as it was.
+//! Exceeding a bound is a typed error, and the transaction is as it was.
 //!
 //! Engines get it wrong by failing at commit (the caller no longer knows which write was too large), by keeping
 //! half of a refused write, by poisoning the transaction, or by having no bound until memory ends.
@@ -153,7 +153,7 @@ pub async fn transactions_are_bounded_in_operations<S: Subject>(subject: &S) -> 
     Ok(())
 }
 
-/// What a transaction declares as read counts as well as what it writes: a range of two long ends counts both, a key twice.
+/// Declared reads of a transaction count as well as its writes: a range of two long ends counts both, a key twice.
 pub async fn what_is_read_counts_towards_the_bound<S: Subject>(subject: &S) -> Proof {
     let engine = subject.open().await;
     let mut tx = engine.begin().await?;

@@ -57,7 +57,7 @@ pub async fn prefetched_reads_find_what_reads_find<S: Subject>(subject: &S) -> P
 
 const SOURCES: [Source; 3] = [Source::OwnSnapshot, Source::SharedSnapshot, Source::Cache];
 
-/// What was planned or prefetched and then read is depended on, as if it had not been.
+/// A commit depends on reads that were planned or prefetched, as if they had not been.
 pub async fn planned_reads_conflict_as_reads_do<S: Subject>(subject: &S) -> Proof {
     let engine = subject.open().await;
     let range = RangeRead::prefix(b"m/", 10);
@@ -81,7 +81,7 @@ pub async fn planned_reads_conflict_as_reads_do<S: Subject>(subject: &S) -> Proo
     Ok(())
 }
 
-/// What was planned and not read, or read without a promise, is not depended on.
+/// A commit does not depend on keys that were planned and not read, or read without a promise.
 pub async fn plans_add_no_conflict<S: Subject>(subject: &S) -> Proof {
     let engine = subject.open().await;
     let range = RangeRead::prefix(b"m/", 10);

@@ -109,7 +109,7 @@ async fn count_until<E: Engine>(
     Ok(stamps)
 }
 
-/// What some looks found, and which version each of them named.
+/// The findings of some looks, with the version that each of them named.
 async fn look_on<E: Engine>(engine: E, acknowledged: Arc<AtomicI64>) -> Result<Vec<(i64, u64)>, Finding> {
     let mut looks = Vec::new();
     for _ in 0..ROUNDS {

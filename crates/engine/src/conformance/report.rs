@@ -3,7 +3,7 @@
 use crate::{CommitError, EngineError};
 use std::{fmt, panic::Location};
 
-/// What trying a property gives: nothing if it holds.
+/// The result of trying a property: nothing if it holds.
 pub type Proof = Result<(), Finding>;
 
 /// Why a property was not shown to hold.

@@ -1,4 +1,4 @@
-//! What a failed commit says is true, and a protocol that relies on it can run again.
+//! A failed commit tells the truth about itself, and a protocol that relies on it can run again.
 //!
 //! Engines get it wrong by answering `Conflict` for a commit that was applied (a retry then applies it twice),
 //! or by letting an unanswered commit land after its retry although what it had read has changed.

@@ -1,4 +1,4 @@
-//! What the conformance suite needs to test an engine.
+//! The subject that the conformance suite tests an engine by.
 
 use crate::Engine;
 use futures_util::future::BoxFuture;

@@ -113,7 +113,7 @@ pub(super) async fn put_all(engine: &impl Engine, items: &[(&[u8], &[u8])]) -> R
     Ok(())
 }
 
-/// What a new transaction finds under a key.
+/// The value that a new transaction finds under a key.
 pub(super) async fn stored(engine: &impl Engine, key: &[u8]) -> Result<Option<Bytes>, Finding> {
     Ok(engine.begin().await?.get(key).await?)
 }

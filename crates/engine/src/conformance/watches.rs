@@ -12,7 +12,7 @@ use crate::{Engine, EngineError, Transaction};
 use bytes::Bytes;
 use futures_util::FutureExt;
 
-/// What a watched key is before, and what happens to it.
+/// The state of a watched key before, and the change to it.
 type Change<T> = (Option<&'static [u8]>, fn(&mut T) -> Result<(), EngineError>);
 
 fn changes<T: Transaction>() -> [Change<T>; 6] {

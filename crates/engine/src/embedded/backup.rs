@@ -25,7 +25,7 @@ const OLDEST_MANIFEST_FORMAT: u64 = 1;
 /// Parts lie alone in their objects, so nothing can be taken for one.
 const PART_SALT: u64 = 0;
 
-/// What a backup holds.
+/// The contents of a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backup {
     /// The version of the engine that it is the state of.

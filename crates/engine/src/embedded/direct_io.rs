@@ -11,7 +11,7 @@ use std::{
     path::Path,
 };
 
-/// What every device can write.
+/// The block size that every device can write.
 const BLOCK: usize = 4096;
 /// Larger appends go in pieces.
 const STAGE_BYTES: usize = 64 * BLOCK;
@@ -22,7 +22,7 @@ pub(super) struct DirectFile {
     stage: Vec<u8>,
     /// Where the last append ended.
     end: Option<u64>,
-    /// What the block before that end holds.
+    /// The contents of the block before that end.
     tail: Vec<u8>,
 }
 

@@ -18,7 +18,7 @@ const LOCK: &str = "lock";
 pub(super) const LOG: &str = "log";
 pub(super) const TREE: &str = "tree";
 
-/// What the marker says.
+/// The states of the marker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Progress {
     /// There is no marker: an empty folder.
@@ -56,7 +56,7 @@ pub(super) fn lock(path: &Path) -> Result<Lock, EngineError> {
     }
 }
 
-/// What all files below a folder occupy. Files that go meanwhile do not count.
+/// The bytes of all files below a folder. Files that go meanwhile do not count.
 pub(super) fn size_bytes(path: &Path) -> Result<u64, EngineError> {
     let mut bytes = 0;
     let mut folders = vec![path.to_owned()];

@@ -49,7 +49,7 @@ const QUICK_ANSWER: Duration = Duration::from_micros(25);
 /// Of the estimate of an answer's cost, each group changes a part in so many.
 const ANSWER_AVERAGE_GROUPS: u64 = 8;
 
-/// What a group does before it is taken.
+/// The decision about a group before it is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Gather {
     /// It is taken as it is.
@@ -81,7 +81,7 @@ impl GroupPolicy {
         self.committers.see(count);
     }
 
-    /// What to do before a group is taken of which so many wait already.
+    /// Decides whether a group is taken now, when so many commits wait already.
     pub(super) fn gather(&mut self, waiting: usize) -> Gather {
         if !self.is_adaptive || self.last <= 1 && waiting == 1 {
             return Gather::Nothing;

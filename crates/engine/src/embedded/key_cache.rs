@@ -14,11 +14,11 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// As many as threads that read at a time, and more.
 const SHARDS: usize = 16;
-/// What one shard may hold in each of its two generations: 8 MiB in all.
+/// The bytes that one shard may hold in each of its two generations: 8 MiB in all.
 const GENERATION_BYTES: usize = 256 << 10;
 /// Larger values are worth a look into the tree.
 const VALUE_BYTES_MAX: usize = 1_024;
-/// What an entry takes besides key and value, roughly.
+/// The bytes of an entry besides key and value, roughly.
 const ENTRY_BYTES: usize = 96;
 
 pub(super) struct KeyCache([Mutex<Shard>; SHARDS]);
@@ -29,7 +29,7 @@ struct Shard {
     entries: Generations<Known>,
 }
 
-/// What a key holds from some version on.
+/// The value of a key from some version on.
 struct Known {
     since: u64,
     value: Option<Bytes>,
@@ -48,7 +48,7 @@ impl KeyCache {
         &self.0[place % SHARDS]
     }
 
-    /// What a key holds at a version, if that is known here: `Some(None)` if it is surely not there.
+    /// The value of a key at a version, if that is known here: `Some(None)` if it is surely absent.
     pub(super) fn get(&self, key: &[u8], version: u64) -> Option<Option<Bytes>> {
         let hash = xxh3_64(key);
         let mut shard = self.shard(hash).lock();

@@ -11,13 +11,13 @@ use std::{cmp::Ordering, mem::size_of, ops::Range, sync::Arc};
 
 /// So many small runs become one.
 const SMALL_RUNS_MAX: usize = 8;
-/// What is merged by who shows groups: some microseconds of work, once in eight of them.
+/// The bound on what a publishing thread merges by itself: some microseconds of work, once in eight groups.
 const SMALL_ENTRIES_MAX: usize = 1_024;
 /// So many that are not large become one, in the background.
 const RUNS_MAX: usize = 24;
 const LARGE_ENTRIES_MIN: usize = 4_096;
 
-/// What a key holds from a sequence number on: the states above the number see it.
+/// The value of a key from a sequence number on: the states above the number see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) key: Bytes,
@@ -46,7 +46,7 @@ pub(super) fn run_of(writes: Writes, seqno: u64) -> Run {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Memtable {
     runs: Vec<Arc<Run>>,
-    /// What came in, with all that was overwritten since: a value holds the whole frame that it is a part of.
+    /// The bytes of all that was written, with overwritten entries: a value keeps the whole frame that it is a part of.
     bytes: usize,
 }
 
@@ -61,7 +61,7 @@ impl Memtable {
         self.bytes
     }
 
-    /// What a state holds under a key, if anything is said of it here: `Some(None)` if it was deleted.
+    /// The value of a key in a state, if it is known here: `Some(None)` if it was deleted.
     pub(super) fn get(&self, key: &[u8], seqno: u64) -> Option<Option<Bytes>> {
         self.runs.iter().rev().find_map(|run| {
             let place = run.partition_point(|entry| match entry.key[..].cmp(key) {
@@ -181,7 +181,7 @@ impl Merged {
         merged
     }
 
-    /// What a state holds, as far as it is said here: the keys with their values, and those that were deleted.
+    /// The part of a state that is known here: the keys with their values, and those that were deleted.
     pub(super) fn held(self, seqno: u64) -> impl Iterator<Item = (Bytes, Option<Bytes>)> {
         let reverse = self.reverse;
         let mut entries = self.filter(move |entry| entry.seqno < seqno).peekable();

@@ -112,7 +112,7 @@ pub(crate) fn monotonic_clock_ms() -> ClockMs {
 #[derive(Clone)]
 pub struct Embedded(Arc<Inner>);
 
-/// What all threads share.
+/// The state that all threads share.
 struct Shared {
     queue: Queue,
     answer_cost: AnswerCost,
@@ -270,7 +270,7 @@ impl Drop for Inner {
 }
 
 impl Shared {
-    /// What a key holds in a state.
+    /// The value of a key in a state.
     fn get(&self, key: &[u8], at: Snapshot) -> Result<Option<Bytes>, EngineError> {
         if let Some(known) = self.key_cache.get(key, at.version) {
             return Ok(known);

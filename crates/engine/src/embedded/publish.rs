@@ -15,7 +15,7 @@ pub(super) struct SyncedGroup {
     pub(super) callers: Callers,
 }
 
-/// What the answerer is given, in order.
+/// The work of the answering thread, in order.
 pub(super) enum Work {
     Settle(SyncedGroup),
     /// Commits that lost a race against a group that was given before.

@@ -20,12 +20,12 @@ use std::{
 
 /// More waiting commits than any machine has clients; beyond it, callers back off.
 const PROPOSALS_MAX: usize = 65_536;
-/// What they may hold together: some dozens of the largest transactions.
+/// The bytes that they may hold together: some dozens of the largest transactions.
 const BYTES_MAX: usize = 256 << 20;
 
 /// A transaction that wants to commit.
 pub(super) struct Proposal {
-    /// What it has read at; `None` if it depends on nothing.
+    /// The snapshot of its reads; `None` if it depends on nothing.
     pub(super) snapshot: Option<OpenSnapshot>,
     pub(super) overlay: Overlay,
     /// The keys that its deleted ranges hold in its snapshot.

@@ -19,7 +19,7 @@ pub(super) const LIMIT_MAX: usize = 16;
 /// what comes next costs more than finding it again.
 const FEW: usize = 4;
 const AHEAD: usize = 16;
-/// What a run may hold: all of them together 6 MiB at most, and mostly far less.
+/// The bound on the items of a run: all of them together 6 MiB at most, and mostly far less.
 const RUN_ITEMS_MAX: usize = FEW + AHEAD;
 const ITEM_BYTES_MAX: usize = 512;
 const RUNS_MAX: usize = 512;

@@ -145,7 +145,7 @@ impl Sequencer {
         group
     }
 
-    /// What only the sequencer knows of a commit. First of all, because it can fail.
+    /// The part of a commit that only the sequencer knows. First of all, because it can fail.
     fn look_up(&self, proposal: &Proposal, group: &mut Group) -> Result<Found, EngineError> {
         let mut found = Found::default();
         let (mut bytes, snapshot) = (0, proposal.version());

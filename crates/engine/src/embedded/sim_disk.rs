@@ -8,7 +8,7 @@ use super::disk::{Disk, DiskFile};
 use parking_lot::Mutex;
 use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc};
 
-/// What a disk persists whole or not at all.
+/// The bytes that a disk persists whole or not at all.
 const SECTOR_BYTES: usize = 512;
 
 /// A call that can fail.
@@ -88,7 +88,7 @@ enum NameChange {
 #[derive(Default)]
 struct Content {
     durable: Vec<u8>,
-    /// What the process reads: the durable bytes with all writes on top.
+    /// The view of the process: the durable bytes with all writes on top.
     seen: Vec<u8>,
     unsynced: Vec<(usize, Vec<u8>)>,
 }

@@ -54,14 +54,14 @@ struct State {
     memory: Arc<Memory>,
 }
 
-/// What readers look into before the files, the oldest first.
+/// The runs in memory that readers look into before the files, the oldest first.
 #[derive(Clone, Default)]
 struct Memory {
-    /// What is in files, with the number from which on snapshots see those.
+    /// The runs that are in files, with the number from which on snapshots see those.
     written: Vec<(u64, Arc<Sealed>)>,
-    /// What waits to be written.
+    /// The runs that wait to be written.
     sealed: Vec<Arc<Sealed>>,
-    /// What takes in the next group.
+    /// The run that takes the next group.
     open: Memtable,
 }
 

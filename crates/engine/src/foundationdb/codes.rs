@@ -1,10 +1,10 @@
-//! What an error code of FoundationDB means, for a read and for a commit.
+//! The meaning of FoundationDB's error codes, for a read and for a commit.
 //!
 //! The codes are those of the C API and never change their meaning (`flow/error_definitions.h` of release 7.3). They are listed here, and not
 //! asked for by the predicates of the client library, because two of our answers differ from its predicates: a timeout or a cancellation
 //! during a commit is `Unknown`, and so is every code that is not listed.
 
-/// What is known after a read that failed. Nothing was written by it.
+/// The certainty after a read that failed. Nothing was written by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReadFailure {
     /// Its snapshot is gone: the transaction is run again.
@@ -19,7 +19,7 @@ pub(super) enum ReadFailure {
     Fault,
 }
 
-/// What is known after a commit that failed.
+/// The certainty after a commit that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CommitFailure {
     /// Surely not applied: another transaction came first, or the snapshot is older than the cluster remembers.

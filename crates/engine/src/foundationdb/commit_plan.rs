@@ -7,7 +7,7 @@ use super::keys::Keyspace;
 use crate::overlay::{Overlay, Write, successor};
 use bytes::Bytes;
 
-/// What the client does to the cluster. Keys are as they are stored.
+/// A mutation, as the client sends it to the cluster. Keys are as they are stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Mutation {
     ClearRange(Bytes, Bytes),

@@ -11,7 +11,7 @@ use bytes::Bytes;
 /// Where a cluster describes itself.
 const STATUS_KEY: &[u8] = b"\xff\xff/status/json";
 
-/// What was found. Nothing was changed.
+/// The diagnosis. Nothing was changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnosis {
     /// The cluster's description of itself, as JSON.

@@ -73,7 +73,7 @@ struct Inner {
     keeper: JoinHandle<()>,
 }
 
-/// What transactions, watches and tasks share.
+/// The state that transactions, watches and tasks share.
 pub(super) struct Shared {
     pub(super) database: Database,
     pub(super) keys: Keyspace,
@@ -203,7 +203,7 @@ impl Shared {
         transaction.commit().await.map(drop).map_err(Into::into)
     }
 
-    /// What the future gives within this time. Runs on any executor.
+    /// Awaits the future within this time. Runs on any executor.
     pub(super) async fn within<T>(&self, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
         let limit = {
             let _inside = self.handle.enter();

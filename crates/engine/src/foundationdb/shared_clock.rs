@@ -28,7 +28,7 @@ pub(super) fn corrected(ahead_ns: i64, own_ns: u64, shared_ns: Option<u64>) -> i
     ahead_ns
 }
 
-/// What a process publishes.
+/// The value that a process publishes.
 pub(super) fn published(ahead_ns: i64, own_ns: u64) -> [u8; 8] {
     own_ns.saturating_add_signed(ahead_ns).to_le_bytes()
 }

@@ -56,7 +56,7 @@ impl FoundationDbTransaction {
         check_age(self.shared(), self.begun_ms)
     }
 
-    /// What the snapshot holds for a read; all that was planned is fetched with it.
+    /// Reads the snapshot; all that was planned is fetched with it.
     async fn fetch(&mut self, read: Read) -> Result<Found, EngineError> {
         let reads = self.planned.with(read);
         let mut found = self.ask(&reads).await?.into_iter();

@@ -1,4 +1,4 @@
-//! What a `foundationdb://` URL names: a cluster, and a deployment in it.
+//! A `foundationdb://` URL: it names a cluster, and a deployment in it.
 //!
 //! | URL | what it names |
 //! |---|---|

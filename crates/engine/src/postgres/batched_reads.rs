@@ -18,7 +18,7 @@ const BATCH_MAX: usize = 1_024;
 /// ... and what they may bring, unless a single one may bring more.
 const TRIP_BYTES_MAX: usize = 128_000_000;
 
-/// What was found, and the version of the snapshot that it was found in.
+/// The results, and the version of the snapshot that they were read in.
 type Answer = Result<(Vec<Found>, u64), EngineError>;
 
 struct Question {
@@ -67,7 +67,7 @@ fn one_trip(batch: &mut Vec<Question>) -> Vec<Question> {
     batch.drain(..fitting).collect()
 }
 
-/// What a read may bring.
+/// The bytes that a read may bring.
 fn bytes_max(read: &Read) -> usize {
     match read {
         Read::Get(_) => limits::VALUE_BYTES_MAX,

@@ -33,7 +33,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// A schema's name is part of statements, of a channel's name, and of a lock's.
 const SCHEMA_BYTES_MAX: usize = 40;
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// Snapshots. One that is forgotten holds back the server's cleaning, so it ends after twice the age of a transaction.
@@ -158,7 +158,7 @@ impl Connector {
         Ok(client)
     }
 
-    /// What holds in a session. The planner is told what we know: every statement goes by an index, once and for all.
+    /// The settings of a session. The planner is told what we know: every statement goes by an index, once and for all.
     fn session(&self, purpose: Purpose) -> String {
         let (schema, idle_ms) = (&self.0.schema, purpose.idle_in_transaction_ms_max());
         format!(

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::runtime::Handle;
 use tokio_postgres::Row;
 
-/// What was found. Nothing was changed, and no tables were made.
+/// The diagnosis. Nothing was changed, and no tables were made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnosis {
     pub server_version: String,

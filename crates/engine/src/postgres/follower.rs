@@ -33,7 +33,7 @@ const LOOK_PAUSE: Duration = Duration::from_millis(5);
 /// How long a footprint is kept: several times the life of a transaction, so that a process that was busy finds all.
 const KEEP: Duration = Duration::from_millis(4 * limits::TRANSACTION_AGE_MS_MAX);
 const TRIM_EVERY: Duration = Duration::from_secs(2);
-/// What is fetched at a time.
+/// The number of footprints that are fetched at a time.
 const NEWS_MAX: i64 = 1_000;
 
 pub(super) async fn follow(shared: Arc<Shared>) {

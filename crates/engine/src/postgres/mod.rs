@@ -81,7 +81,7 @@ struct Inner {
     follower: JoinHandle<()>,
 }
 
-/// What transactions and tasks share.
+/// The state that transactions and tasks share.
 struct Shared {
     connector: Connector,
     pool: Arc<Pool>,

@@ -190,7 +190,7 @@ impl Pool {
         Ok((version, values))
     }
 
-    /// What reads of any kind find in one snapshot of the newest state, and its version. Only one caller at a time may ask.
+    /// Answers reads of any kind in one snapshot of the newest state, with its version. Only one caller at a time may ask.
     pub(super) async fn newest_of_all(self: &Arc<Self>, reads: &[Read]) -> Result<(u64, Vec<Found>), EngineError> {
         let reader = self.common().await?;
         let found = reader.begin(reads).await;

@@ -138,7 +138,7 @@ impl Reader {
         self.client.query_one(&self.statements.clock, &[]).await?.try_get(0)
     }
 
-    /// What the tables and their indexes occupy.
+    /// The bytes of the tables and their indexes.
     pub(super) async fn disk_bytes(&self) -> Result<i64, Error> {
         let tables = "SELECT (pg_total_relation_size('kv') + pg_total_relation_size('kv_long') \
                       + pg_total_relation_size('commits'))::bigint";
@@ -156,7 +156,7 @@ impl Reader {
         let _sent = self.client.batch_execute("COMMIT").now_or_never();
     }
 
-    /// What each of the reads finds, in one round trip.
+    /// Answers all the reads in one round trip.
     pub(super) async fn read(&self, reads: &[Read]) -> Result<Vec<Found>, Error> {
         match reads {
             [read] => Ok(vec![self.read_alone(read).await?]),

@@ -35,9 +35,9 @@ use tokio::{sync::mpsc, time::timeout};
 
 /// More waiting commits than any process has clients; beyond it, callers back off.
 const PROPOSALS_MAX: usize = 65_536;
-/// What they may hold together: some dozens of the largest transactions.
+/// The bytes that they may hold together: some dozens of the largest transactions.
 const BYTES_MAX: usize = 256 << 20;
-/// What one group looks up before it is put in order.
+/// The bytes that one group looks up before it is put in order.
 const BATCH_BYTES: usize = 8 << 20;
 /// Longer than the server waits for the lock: past this, it is the network that does not answer.
 const LOCK_WAIT: Duration = Duration::from_secs(15);
@@ -47,7 +47,7 @@ const COMMIT_WAIT: Duration = Duration::from_secs(15);
 /// A transaction that wants to commit.
 pub(super) struct Proposal {
     pub(super) overlay: Overlay,
-    /// What it has read is true as of this version; whatever it is, if it has read nothing.
+    /// The version of which its reads are true; any, if it has read nothing.
     pub(super) version: u64,
     pub(super) begun_ms: u64,
     pub(super) answer: oneshot::Sender<Answer>,
@@ -259,7 +259,7 @@ impl Sequencer {
         }
     }
 
-    /// What the proposals of a group need to know.
+    /// The lookups that the proposals of a group need.
     fn question(&self, batch: &VecDeque<Proposal>) -> Question {
         let history = &self.shared.conflict_window;
         let mut counters = BTreeSet::new();
@@ -366,7 +366,7 @@ impl Attempt {
         }
     }
 
-    /// What it writes, in order of keys.
+    /// Its writes, in order of keys.
     fn sorted(&mut self) -> Writes {
         self.group.sort();
         self.new.sort();

@@ -32,7 +32,7 @@ pub struct PostgresTransaction {
     planned: PlannedReads,
 }
 
-/// What the reads are answered from: the [`Source`] of the plan, and what came of it.
+/// The source of answers for the reads: the [`Source`] of the plan, and its result.
 enum Reads {
     /// The transaction's own snapshot.
     Own,
@@ -87,7 +87,7 @@ impl PostgresTransaction {
         if age_ms > limits::TRANSACTION_AGE_MS_MAX { Err(EngineError::TooOld) } else { Ok(()) }
     }
 
-    /// What the snapshot holds for a read; all that was planned is fetched with it.
+    /// Reads the snapshot; all that was planned is fetched with it.
     async fn fetch(&mut self, read: Read) -> Result<Found, EngineError> {
         self.pass_over_remembered();
         let reads = self.planned.with(read);
@@ -116,7 +116,7 @@ impl PostgresTransaction {
         Ok(found)
     }
 
-    /// What this process will answer by itself is not asked for.
+    /// Drops planned reads that this process answers from memory.
     fn pass_over_remembered(&mut self) {
         if matches!(self.reads, Reads::Cache | Reads::Cached { .. }) {
             let history = &self.engine.0.shared.conflict_window;
@@ -191,7 +191,7 @@ impl PostgresTransaction {
         self.overlay.get(&key, depends, |_| Ok(stored))
     }
 
-    /// What this process knows of a key, if that is allowed. The first answer sets the version that the commit is checked from.
+    /// The value of a key in this process's memory, if that is allowed. The first answer sets the version that the commit is checked from.
     fn recall(&mut self, key: &Bytes) -> Option<Option<Bytes>> {
         let history = &self.engine.0.shared.conflict_window;
         match &self.reads {

@@ -20,7 +20,7 @@ pub(super) enum Verify {
     Host,
 }
 
-/// What a URL says.
+/// The target that a URL names.
 #[derive(Debug, Clone)]
 pub(super) struct Target {
     pub(super) config: Config,

@@ -36,7 +36,7 @@ struct Statements {
     note_next: Statement,
 }
 
-/// What a group wants to know before it is put in order.
+/// The lookups of a group before it is put in order.
 #[derive(Default)]
 pub(super) struct Question {
     /// Versions up to this one are known.

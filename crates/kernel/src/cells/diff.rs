@@ -67,7 +67,7 @@ enum Turn {
     TakeBoth,
 }
 
-/// What to do with two next items that are not equal. The outer of two subtrees is opened first, so that
+/// Decides about two next items that are not equal. The outer of two subtrees is opened first, so that
 /// the inner one still meets its equal; a cell is taken when nothing before it can come any more.
 fn turn(left: Option<&Item>, right: Option<&Item>) -> Turn {
     match (left, right) {

@@ -33,7 +33,7 @@ use walk::{Range, Walk};
 #[derive(Debug)]
 pub struct Cells {
     root: Option<Hash>,
-    /// What was written since the tree was made; `None` is a deleted cell.
+    /// The cells that were written since the tree was made; `None` is a deleted cell.
     overlay: UndoMap<String, Option<Vec<u8>>>,
     /// Objects that the tree needs and that no one has confirmed to be stored.
     unsaved: BTreeMap<Hash, Arc<[u8]>>,
@@ -182,7 +182,7 @@ pub fn references(hash: &Hash, bytes: &[u8]) -> Result<Vec<Hash>, LoadError> {
     Ok(Node::decode(hash, bytes)?.references())
 }
 
-/// What a stored node refers to.
+/// The references of a stored node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parts {
     /// Nodes below it.

@@ -7,7 +7,7 @@ use crate::objects::LoadError;
 use minicbor::{Decode, Encode};
 use mundi_model::{Hash, cbor, limits};
 
-/// What a cell weighs beside its key and value: about what their encoding adds.
+/// The weight of a cell beside its key and value: about the bytes that their encoding adds.
 const CELL_OVERHEAD: u64 = 8;
 
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
@@ -51,7 +51,7 @@ impl Stored {
         }
     }
 
-    /// What a cell with this value weighs. The whole key counts, so that a weight does not depend on
+    /// The weight of a cell with this value. The whole key counts, so that a weight does not depend on
     /// the node that the cell stands in, and weights add up.
     pub(crate) fn weight(&self, key_len: usize) -> u64 {
         let value = match self {
@@ -67,7 +67,7 @@ const _: () = assert!(HEAVIEST_CELL <= limits::CELL_LEAF_BYTES_MAX, "each cell f
 
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub(crate) struct Branch {
-    /// What all keys below have in common after this node's path.
+    /// The common prefix of all keys below, after this node's path.
     #[n(0)]
     #[cbor(with = "minicbor::bytes")]
     pub(crate) shared: Vec<u8>,

@@ -10,7 +10,7 @@ use super::{
 use crate::objects::LoadError;
 use mundi_model::Hash;
 
-/// What comes next in key order.
+/// The next item in key order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Item {
     Cell {

@@ -24,7 +24,7 @@ pub struct Request {
     pub command: Command,
 }
 
-/// What a pool is asked to do. The holder of a command that a world sends is that world, and may be left out.
+/// The commands of a pool. The holder of a command that a world sends is that world, and may be left out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Command {
@@ -87,7 +87,7 @@ pub enum Command {
         holder_id: Option<HolderId>,
         lease_epoch: u64,
     },
-    /// What a watcher saw of the holder of an active lease. By itself it changes nothing.
+    /// An observation by a watcher of the holder of an active lease. By itself it changes nothing.
     Evidence {
         lease_id: LeaseId,
         kind: EvidenceKind,
@@ -113,7 +113,7 @@ pub enum Command {
 #[serde(deny_unknown_fields)]
 pub struct NewResource {
     pub resource_id: ResourceId,
-    /// What people call it.
+    /// Its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -201,7 +201,7 @@ impl Command {
         }
     }
 
-    /// Who is to hold, or holds; `None` for commands of operators.
+    /// The holder that a command names; `None` for commands of operators.
     pub(super) fn holder_mut(&mut self) -> Option<&mut Option<HolderId>> {
         match self {
             Self::Configure { .. }

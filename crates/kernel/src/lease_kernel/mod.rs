@@ -43,7 +43,7 @@ const GRANT_TIMER: &str = "grant";
 
 pub struct LeaseKernel;
 
-/// What it takes in and answers.
+/// Declares its commands and queries.
 pub fn declare(manifest: &mut Manifest) {
     let request = json!({
         "type": "object",
@@ -229,7 +229,7 @@ fn take_timer(host: &mut dyn Host, label: &str) -> Result<(), Failure> {
     grant_and_close(core)
 }
 
-/// What follows from every record: the indexes, the queue, the timers.
+/// Ends the step of every record: brings the indexes, the queue and the timers up to date.
 fn grant_and_close(mut core: Core<'_>) -> Result<(), Failure> {
     core.index_changes()?;
     if core.counts.waiting > 0 && !core.made_lease {

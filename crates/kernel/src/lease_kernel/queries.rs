@@ -141,7 +141,7 @@ fn with_members(view: &mut dyn View, lease: &Lease) -> Result<Json, Stop> {
     Ok(json)
 }
 
-/// What people call these resources; the id of one that has no name.
+/// The names of these resources; the id of one that has no name.
 fn names(view: &mut dyn View, ids: &Json) -> Result<Json, Stop> {
     let mut names = Vec::new();
     for id in ids.as_array().into_iter().flatten().filter_map(Json::as_str) {

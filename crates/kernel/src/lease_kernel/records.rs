@@ -114,7 +114,7 @@ pub struct Resource {
     pub version: u64,
 }
 
-/// What a client's operation came to.
+/// The result of a client's operation.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub(super) struct Operation {
     #[n(0)]
@@ -214,7 +214,7 @@ fn shift(count: &mut u64, delta: i64) {
     *count = count.saturating_add_signed(delta);
 }
 
-/// What is known of a lease beyond the kernel: what watchers saw of its holder, and when it is reclaimed. It goes with its lease.
+/// The knowledge about a lease beyond the kernel: evidence of watchers about its holder, and when it is reclaimed. It goes with its lease.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode, Serialize)]
 pub struct Watched {
     #[n(0)]
@@ -236,7 +236,7 @@ pub struct Evidence {
     pub detail: String,
 }
 
-/// What the labels' layer knows of a resource.
+/// A resource, as the labels' layer sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub(super) struct Labelled {
     #[n(0)]

@@ -1,4 +1,4 @@
-//! What a command came to: one of nineteen codes, and what the submitter needs to go on.
+//! The result of a command: one of nineteen codes, and the values that the submitter needs to go on.
 
 use minicbor::{Decode, Encode};
 use mundi_model::{

@@ -171,7 +171,7 @@ fn is_dynamic(schema: &Value) -> bool {
     }
 }
 
-/// What a subschema is known by: where it stands, and the way that led to it if that matters.
+/// The identity of a subschema: its place, and the way that led to it if that matters.
 type Place = (usize, Vec<String>);
 
 struct Compiler<'r> {

@@ -12,7 +12,7 @@ use mundi_model::limits;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What it costs to remember an answer: memory, beside the step.
+/// The cost of remembering an answer: memory, beside the step.
 const MEMO_STEPS: u64 = 4;
 
 pub(super) fn is_valid(arena: &Arena, value: &Value, work: &mut Work) -> Result<bool, Exceeded> {

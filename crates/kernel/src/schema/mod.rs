@@ -38,7 +38,7 @@ impl Work {
         Self { max, left: max }
     }
 
-    /// What a new item, and what its step asks for, may take.
+    /// The budget of a new item, and of the intents of its step.
     pub(crate) fn bounded() -> Self {
         Self::new(limits::SCHEMA_WORK_MAX)
     }

@@ -1,4 +1,4 @@
-//! What a regular expression costs.
+//! The cost of a regular expression.
 //!
 //! The engine takes time in proportion to the text times the size of the expression with its repetitions written out.
 //! That size is estimated from the source, always upwards, because it must not depend on a library's version.

@@ -1,4 +1,4 @@
-//! What is known about the cost of a schema before there is a value.
+//! Estimates the cost of a schema before there is a value.
 
 use super::{
     Size,

@@ -7,7 +7,7 @@ pub const ACCOUNTING_MODE: &str = "running_total_v1";
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// What is counted of the work of children.
+/// The counted quantities of the work of children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 #[cbor(index_only)]
 #[repr(u8)]

@@ -10,7 +10,7 @@ pub const EVENT_SCHEMA: &str = "urm-events@1";
 /// The schema of a dispatch token as evidence.
 pub const TOKEN_SCHEMA: &str = "scheduler_dispatch_token@1";
 
-/// What happened to a child. There are no other names.
+/// The events of a child. There are no other names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum EventKind {
@@ -36,7 +36,7 @@ impl EventKind {
         }
     }
 
-    /// What a worker's status is after it.
+    /// A worker's status after the event.
     const fn status(self) -> &'static str {
         match self {
             Self::Start => "running",

@@ -10,7 +10,7 @@ pub fn whole_bytes(file: &[u8]) -> usize {
     file.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1)
 }
 
-/// What a file of evidence holds.
+/// The contents of a file of evidence.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Verified {
     pub events: u64,

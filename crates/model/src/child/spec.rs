@@ -1,4 +1,4 @@
-//! What a parent asks for: the parameters of the intent that spawns a child.
+//! The parameters of the intent that spawns a child.
 
 use super::{ACCOUNTING_MODE, Lane, Spend};
 use crate::{Code, Coded, Value, cbor, limits};

@@ -1,4 +1,4 @@
-//! What enters a world: an item of its inbox, with where it came from.
+//! The inputs of a world: the items of its inbox, with their origin.
 
 use crate::{Hash, Height, InboxSeq, IntentHash, WorldId, cbor};
 use minicbor::{Decode, Encode};
@@ -17,7 +17,7 @@ pub enum Payload {
     Blob(#[n(0)] Hash, #[n(1)] u64),
 }
 
-/// What waits in an inbox.
+/// An item that waits in an inbox.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct InboxItem {
     #[n(0)]
@@ -143,7 +143,7 @@ pub struct Origin {
     /// The world that sent it, and the height that its sender had reached.
     #[n(4)]
     pub sender: Option<Sender>,
-    /// What the sender of an event set beside it; those of a message stand in [`Input::Message`].
+    /// The headers that the sender of an event set; those of a message are in [`Input::Message`].
     #[n(5)]
     #[cbor(with = "cbor::text_map", has_nil)]
     pub headers: BTreeMap<String, String>,

@@ -28,7 +28,7 @@ pub(super) enum BlobCommand {
     Put {
         #[command(flatten)]
         server: Server,
-        /// What to store.
+        /// The file to store.
         file: PathBuf,
     },
 }

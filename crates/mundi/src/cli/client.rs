@@ -235,7 +235,7 @@ fn failed(error: Error) -> Failed {
     }
 }
 
-/// What went wrong; of a step that failed, also where it stands in the journal.
+/// The failure; of a step that failed, also its height in the journal.
 fn placed(error: &Error) -> String {
     match error.problem["height"].as_u64().filter(|_| !error.detail.contains("at height ")) {
         Some(height) => format!("{}, at height {height}", error.detail),

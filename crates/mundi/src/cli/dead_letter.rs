@@ -62,7 +62,7 @@ pub(super) struct Chosen {
 }
 
 impl Chosen {
-    /// What was chosen, for people.
+    /// The chosen letters, for people.
     fn named(&self) -> String {
         let fits = [("of", &self.world), ("with", &self.code)];
         let fits = fits.iter().filter_map(|(how, what)| Some(format!(" {how} {}", what.as_ref()?)));

@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub(super) struct Mcp {
     #[command(flatten)]
     server: Server,
-    /// What the assistant may do besides reading: some of send, admin. The token must allow it, too.
+    /// Rights of the assistant besides reading: some of send, admin. The token must allow them, too.
     #[arg(long, value_delimiter = ',')]
     allow: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! What commands print: data on stdout, as tables for people or as JSON for programs.
+//! Output of commands: data on stdout, as tables for people or as JSON for programs.
 
 use super::exit::Outcome;
 use mundi_model::Moment;

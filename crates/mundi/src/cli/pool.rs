@@ -219,7 +219,7 @@ pub(super) struct Wish {
     ttl_slots: u64,
 }
 
-/// What of a list is wanted.
+/// The filter of a list.
 #[derive(Args)]
 pub(super) struct Filter {
     /// Only those in this state.

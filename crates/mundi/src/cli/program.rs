@@ -33,7 +33,7 @@ pub(super) enum ProgramCommand {
         /// rust, ts or python.
         #[arg(long)]
         lang: String,
-        /// What it starts with: durable, a durable function beside a handler, or handler, a handler alone.
+        /// The start of the project: durable, a durable function beside a handler, or handler, a handler alone.
         #[arg(long, default_value = "durable")]
         template: String,
         /// The folder to create; its last part is the name.

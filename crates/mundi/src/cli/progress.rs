@@ -33,7 +33,7 @@ impl Progress {
         self.done.fetch_add(amount, Ordering::Relaxed);
     }
 
-    /// What remains, where that is what is counted.
+    /// The amount that is done, or that remains, where that is counted.
     pub(crate) fn set(&self, amount: u64) {
         self.done.store(amount, Ordering::Relaxed);
     }

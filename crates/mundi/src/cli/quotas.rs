@@ -76,7 +76,7 @@ pub(super) fn object_of(settings: &[QuotaSetting]) -> Value {
     changed(Value::Null, settings)
 }
 
-/// What was set before, with what is set now.
+/// The settings of before, with the new ones.
 pub(super) fn changed(before: Value, settings: &[QuotaSetting]) -> Value {
     let mut quotas = match before {
         Value::Object(quotas) => quotas,

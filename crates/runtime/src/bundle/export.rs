@@ -30,7 +30,7 @@ pub trait FrameSink: Send {
     fn write(&mut self, frame: Bytes) -> impl Future<Output = Result<(), RuntimeError>> + Send;
 }
 
-/// What was written.
+/// The bundle that was written.
 #[derive(Debug, Clone)]
 pub struct ExportedBundle {
     pub header: Header,
@@ -60,11 +60,11 @@ pub async fn export<E: Engine, S: FrameSink>(
     Ok(ExportedBundle { header: plan.header, objects: end.objects, bytes: export.bytes })
 }
 
-/// What belongs into a bundle.
+/// The objects and records of a bundle.
 struct Plan {
     header: Header,
     notes: Vec<SnapshotNote>,
-    /// What the records and snapshots refer to. Some may only look like a hash.
+    /// The hashes that records and snapshots refer to. Some may only look like a hash.
     refs: BTreeSet<Hash>,
     /// These name programs and schemas in their text.
     manifests: BTreeSet<Hash>,
@@ -115,7 +115,7 @@ async fn plan<E: Engine>(plane: &NodePlane<E>, universe: UniverseId, world: Worl
     Ok(Plan { header, notes, refs, manifests, children })
 }
 
-/// What travels of the world's children.
+/// The world's children that travel with it.
 async fn children_of<E: Engine>(
     plane: &NodePlane<E>,
     universe: UniverseId,
@@ -189,7 +189,7 @@ impl<E: Engine, S: FrameSink> Export<'_, E, S> {
         self.close(&mut frame).await
     }
 
-    /// What an object refers to, as far as it exists; `None` for what only looked like a hash.
+    /// The references of an object, as far as it exists; `None` for bytes that only looked like a hash.
     async fn refs(&self, hash: Hash, is_manifest: bool) -> Result<Option<Vec<Hash>>, RuntimeError> {
         let (cas, universe) = (&self.plane.blobs, self.universe);
         if !cas.has(universe, hash).await? {

@@ -8,7 +8,7 @@ pub(super) const FORMAT: u8 = 1;
 /// The form of a world whose children travel with it.
 pub(super) const FORMAT_CHILDREN: u8 = 2;
 
-/// What a frame holds. The numbers are part of the format.
+/// The contents of a frame. The numbers are part of the format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Header = 1,
@@ -31,7 +31,7 @@ impl Kind {
     }
 }
 
-/// What a bundle is of.
+/// The origin of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Header {
     #[n(0)]
@@ -47,16 +47,16 @@ pub struct Header {
     /// The hash of the last record.
     #[n(4)]
     pub chain: Hash,
-    /// Whose records these are, the oldest first and the world itself last.
+    /// The worlds whose records these are, the oldest first and the world itself last.
     #[n(5)]
     pub lineage: Vec<Ancestor>,
     /// The snapshot that restore started from.
     #[n(6)]
     pub baseline: SnapshotNote,
-    /// What it was called there.
+    /// Its name there.
     #[n(7)]
     pub name: Option<String>,
-    /// What people found it by there.
+    /// Its labels there.
     #[n(8)]
     pub labels: Option<Labels>,
 }
@@ -108,7 +108,7 @@ pub(super) struct Sealed(
     pub(super) Vec<u8>,
 );
 
-/// What a whole bundle holds.
+/// The totals of a whole bundle.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Encode, Decode)]
 pub(super) struct End {
     #[n(0)]

@@ -94,7 +94,7 @@ pub(super) struct FrameReader<R> {
     source: R,
     offset: u64,
     chain: Hash,
-    /// What was expanded so far, and from how much.
+    /// The bytes that were expanded so far, and the bytes they came from.
     expanded: u64,
     stored: u64,
 }

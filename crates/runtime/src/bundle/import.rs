@@ -59,7 +59,7 @@ pub struct ImportRequest {
 #[derive(Debug, Clone)]
 pub struct Imported {
     pub world: WorldId,
-    /// What it is called here.
+    /// Its name here.
     pub name: WorldName,
     /// Every record below is as it was exported; the one at this height says how it came.
     pub arrived_at: Height,

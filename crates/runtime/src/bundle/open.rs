@@ -167,7 +167,7 @@ impl<R: Read + Seek> Bundle<R> {
         self.first_object
     }
 
-    /// What one frame of objects holds, and where the next frame begins; `None` when there are no more.
+    /// The contents of one frame of objects, and where the next frame begins; `None` when there are no more.
     pub(super) fn objects_at(&self, mark: Mark) -> Result<Option<(Vec<Item>, Mark)>, BundleError> {
         let (frame, next) = self.frame_at(mark)?;
         let items = match frame.kind {
@@ -190,7 +190,7 @@ impl<R: Read + Seek> Bundle<R> {
         Ok((frame, next))
     }
 
-    /// What an object says that it refers to; nothing for one that is not here.
+    /// The references of an object; none for one that is not here.
     pub(super) fn refs(&self, hash: &Hash) -> Result<Vec<Hash>, BundleError> {
         match self.objects.get(hash) {
             Some(ObjectPosition { frame, index: Some(index) }) => {

@@ -13,7 +13,7 @@ use std::{
     sync::Arc,
 };
 
-/// What was proven of a world.
+/// The proof of a world.
 #[derive(Debug, Clone)]
 pub struct Proof {
     pub from_genesis: Verified,
@@ -23,7 +23,7 @@ pub struct Proof {
     pub snapshot_objects: u64,
 }
 
-/// What was seen to be there. Nodes are kept apart: a value may have the bytes of one.
+/// The hashes that were found. Nodes are kept apart: a value may have the bytes of one.
 #[derive(Default)]
 struct Whole {
     nodes: BTreeSet<Hash>,

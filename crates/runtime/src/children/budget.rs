@@ -1,4 +1,4 @@
-//! What is debited for a child: recorded values, made by the transaction that ends or reports a piece of work.
+//! Debits for a child: recorded values, made by the transaction that ends or reports a piece of work.
 
 use crate::{Plane, metrics::Metrics};
 use futures_util::future::BoxFuture;

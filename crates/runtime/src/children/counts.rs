@@ -1,4 +1,4 @@
-//! What a process counts: dispatches and ends by kind, and how many children of a universe wait and run.
+//! Counters of a process: dispatches and ends by kind, and how many children of a universe wait and run.
 
 use crate::Plane;
 use mundi_model::{Code, UniverseId, WorldId, child::ChildId};

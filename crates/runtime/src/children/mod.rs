@@ -254,7 +254,7 @@ impl<P: Plane> ChildExecutor<P> {
     }
 }
 
-/// What an executor remembers from one look to the next.
+/// The state of an executor between two looks.
 #[derive(Default)]
 struct Rounds {
     extend_at_ns: u64,

@@ -224,7 +224,7 @@ impl<P: Plane> Ops<P> {
         Ok(self.plane.run(&extend).await?.output.first().copied().unwrap_or(LeaseHeld::Lost))
     }
 
-    /// What an external child has used so far.
+    /// Reports the spending of an external child so far.
     pub async fn child_report(&self, claim: ChildClaim, spent: Spend) -> Result<Debited, RuntimeError> {
         let now_ns = self.plane.now_ns();
         let debited = self.plane.run(&DebitChild { claim, spent, now_ns }).await?.output;

@@ -29,11 +29,11 @@ pub struct SeenHead {
 /// The quotas of a universe as they were read.
 pub struct SeenQuotas {
     seen: Option<Bytes>,
-    /// What was set for the universe.
+    /// The quotas that were set for the universe.
     pub quotas: Option<Quotas>,
 }
 
-/// What changed in a universe.
+/// A change in a universe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UniverseChange {
     /// A world was created, deleted, named or labelled, or its state changed.
@@ -75,7 +75,7 @@ pub struct SeenUniverse {
     worlds: WorldChanges,
 }
 
-/// What changed between two looks.
+/// The changes between two looks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangesSince {
     pub changed: Vec<UniverseChange>,
@@ -111,7 +111,7 @@ impl SeenUniverse {
 }
 
 impl<P: Plane> Ops<P> {
-    /// What the counters of the universe say. Read it before looking at what they count.
+    /// The counters of the universe. Read them before looking at the things that they count.
     pub async fn seen_universe(&self) -> Result<SeenUniverse, RuntimeError> {
         let mut tx = self.plane.engine().begin().await?;
         let counters = UniverseChange::ALL.iter().map(|change| change.counter());
@@ -162,7 +162,7 @@ impl<P: Plane> Ops<P> {
     }
 }
 
-/// What was set for a universe.
+/// The quotas that were set for a universe.
 pub async fn seen_quotas<E: Engine>(engine: &E, universe: UniverseId) -> Result<SeenQuotas, StoreError> {
     let mut tx = engine.begin().await?;
     let seen = tx.get_snapshot(quotas::key(universe).as_bytes()).await?;

@@ -1,4 +1,4 @@
-//! What watchers of a pool go by, and what holders tell them.
+//! The policy of a pool's watchers, and the heartbeats of holders.
 
 use super::{Ops, Pool};
 use crate::{Plane, RuntimeError};

@@ -40,7 +40,7 @@ impl<P: Plane> Ops<P> {
         }
     }
 
-    /// What the end of the journal says. A paused world takes nothing but commands, so only those lie above its pause.
+    /// Whether the end of the journal says that the world is paused. A paused world takes nothing but commands, so only those lie above its pause.
     pub async fn is_paused_on_record(&self, world: WorldId) -> Result<bool, RuntimeError> {
         let Some(head) = self.describe_world(world).await?.head else { return Ok(false) };
         // Nearly always the last few records decide it.

@@ -17,7 +17,7 @@ use mundi_kernel::{
 use mundi_model::{Hash, Height, UniverseId, WorldId, record::SnapshotNote};
 use mundi_store::journal::History;
 
-/// What is rehearsed.
+/// The parameters of a rehearsal.
 #[derive(Debug, Clone, Copy)]
 pub struct RehearseRequest {
     pub world: WorldId,

@@ -32,7 +32,7 @@ pub struct PastStep {
     pub is_paused: bool,
 }
 
-/// What is to be told about a step, beside what was open.
+/// The parts of a step that are asked for, beside what was open.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct StepQuestion<'q> {
     pub changes_max: usize,

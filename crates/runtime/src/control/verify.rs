@@ -20,7 +20,7 @@ use mundi_store::{
 };
 use std::{collections::BTreeSet, sync::Arc};
 
-/// What was proven of a world.
+/// The proof of a world.
 #[derive(Debug, Clone)]
 pub struct WorldProof {
     pub from_genesis: Verified,

@@ -52,7 +52,7 @@ fn waits(assignment: Option<&Assignment>, workers: &BTreeMap<WorkerId, WorkerRec
 }
 
 impl<P: Plane> Ops<P> {
-    /// What a world waits for that has work and that nobody runs; `None` if that will pass by itself.
+    /// The reason that a world with work is run by nobody; `None` if that will pass by itself.
     pub async fn waits_for(&self, found: &WorldDescription) -> Result<Option<Waits>, RuntimeError> {
         let (universe, world, now_ns) = (self.universe, found.world, self.plane.now_ns());
         let is_held = found.lease.is_some_and(|lease| lease.expires_at_ns > now_ns);

@@ -25,7 +25,7 @@ use mundi_store::{
     snapshot::SnapshotError,
 };
 
-/// What was done about the input that a world was on hold at.
+/// The repair of the input at which a world was on hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Repaired {
     /// The place of the command in the inbox.
@@ -263,7 +263,7 @@ impl<P: Plane> Ops<P> {
         Ok(Repaired { seq, input })
     }
 
-    /// What the program of a world logged last.
+    /// The last lines that the program of a world logged.
     pub async fn world_logs(&self, world: WorldId) -> Result<LogTail, RuntimeError> {
         Ok(self.plane.run(&ReadLogs { universe: self.universe, world }).await?.output)
     }

@@ -1,4 +1,4 @@
-//! What was sent with a delay: it waits in a mailbox that no process owns, and is enqueued when it is due.
+//! Delayed sends: a message waits in a mailbox that no process owns, and is enqueued when it is due.
 //!
 //! The mailbox's claims are fenced, so any number of processes may serve it. An item enters the inbox in the transaction in which
 //! its message leaves the mailbox: it was acknowledged to its sender, so it is tried for as long as timers are, and delivered once. A

@@ -28,7 +28,7 @@ pub(crate) struct Taken {
     pub(crate) reply: Option<(Height, ReplyOutcome)>,
 }
 
-/// What the sender of an item waits for.
+/// The outcome that the sender of an item waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Awaits {
     /// The item is journaled.
@@ -58,7 +58,7 @@ pub(crate) struct Ticket {
     pub(crate) awaits: Awaits,
 }
 
-/// What a sender waits on.
+/// The receiving end of a ticket, on which a sender waits.
 pub struct Acknowledgement(oneshot::Receiver<Result<Taken, CommitError>>);
 
 impl LocalItem {
@@ -85,7 +85,7 @@ impl Drop for Ticket {
 }
 
 impl Acknowledgement {
-    /// What came of the item; `None` if surely no turn took it, or will.
+    /// The result for the item; `None` if surely no turn took it, or will.
     pub(crate) async fn taken(self) -> Result<Option<Taken>, CommitError> {
         self.0.await.ok().transpose()
     }

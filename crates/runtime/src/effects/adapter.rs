@@ -86,7 +86,7 @@ pub fn invalid(reason: impl Into<String>) -> Failure {
     Failure { code: Code::EffectParamsInvalid, reason: reason.into(), repeat: Repeat::Never }
 }
 
-/// What the store refuses for good keeps its code; the rest may pass.
+/// A final refusal of the store keeps its code; all other failures may pass.
 pub fn refused(error: &(impl Coded + ToString)) -> Failure {
     let code: Code = error.code();
     match code.kind() {

@@ -34,7 +34,7 @@ pub struct Attempts {
 struct State {
     /// Admitted, and not over.
     admitted: usize,
-    /// What may begin now, in parts of an attempt: so many for each nanosecond that passes as may begin in a second.
+    /// The attempts that may begin now, in parts of an attempt: each nanosecond adds as many as may begin in a second.
     credit: u64,
     credited_ns: Option<u64>,
 }

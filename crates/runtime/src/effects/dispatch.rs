@@ -43,7 +43,7 @@ use mundi_store::{
 };
 use std::collections::BTreeMap;
 
-/// What becomes of one intent.
+/// The decision about one intent.
 #[derive(Debug)]
 pub(crate) enum Verdict {
     CarryOut,
@@ -51,7 +51,7 @@ pub(crate) enum Verdict {
     Answer(Receipt),
 }
 
-/// What becomes of the intents of a turn, one by one.
+/// The decisions about the intents of a turn.
 #[derive(Debug)]
 pub(crate) struct Decided {
     /// `None` if no policy keeps anything inside.
@@ -105,7 +105,7 @@ impl Decided {
         of.map_or(Ok(Self { verdicts: None, ended_by: None }), Err)
     }
 
-    /// What is to be carried out, and the receipts of the rest.
+    /// Separates the intents that are carried out from the receipts of the rest.
     fn split(
         self,
         fence: Fence,
@@ -161,7 +161,7 @@ fn lease_refused(intent: &OpenIntent, reason: String) -> Receipt {
     recording::refusal(intent, "pool", &failure)
 }
 
-/// What a turn publishes.
+/// The effects that a turn publishes.
 #[derive(Default)]
 pub(crate) struct Dispatched {
     pub(crate) effects: Vec<EffectItem>,
@@ -267,7 +267,7 @@ pub(crate) async fn inherit<P: Plane>(
     Ok(inherited)
 }
 
-/// What the branch's children have spent up to the fork, under the limits that its parent has now.
+/// The spending of the branch's children up to the fork, under the limits that its parent has now.
 async fn budgets<P: Plane>(
     plane: &P,
     universe: UniverseId,

@@ -6,7 +6,7 @@ use mundi_model::{UniverseId, Value, WorldName, cbor, pool::LeaseId};
 use mundi_store::{keyspace::effect_pending::EffectLease, protocol::shard_name};
 use std::collections::BTreeMap;
 
-/// What a lease is recognized by: params without it are not decoded.
+/// The field by which a lease is recognized: params without it are not decoded.
 const MARK: &[u8] = b"lease_epoch";
 
 /// The lease that params name, if they name one; or why it cannot be one.

@@ -13,7 +13,7 @@ use std::{collections::BTreeMap, sync::Arc};
 /// Manifests that are remembered; beyond it all are read again.
 const CONTEXTS_MAX: usize = 256;
 
-/// What a manifest says of a kind that it allows.
+/// The manifest's grant for a kind that it allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct EffectGrant {
     /// Receipts must be signed.
@@ -49,7 +49,7 @@ type Grants = Arc<BTreeMap<String, EffectGrant>>;
 pub struct PolicyContexts(Mutex<BTreeMap<(UniverseId, Hash), Grants>>);
 
 impl PolicyContexts {
-    /// What the effect's context grants. An effect of before there were contexts is granted what it asks for.
+    /// Checks the grant of the effect's context. An effect of before there were contexts is granted what it asks for.
     pub async fn check<B: Blobs>(
         &self,
         blobs: &B,

@@ -41,7 +41,7 @@ pub struct Diverged {
     pub kind: String,
     pub label: String,
     pub parent: WorldId,
-    /// What the parent asked for in its place, and where that stands.
+    /// The intent that the parent had in its place, and its height.
     pub expected: Option<(Height, String)>,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Recording<P: Plane> {
     /// The next height to read.
     next: Height,
     history: Option<History<P::Engine, P::Segments>>,
-    /// What the parent asked for and the branch has not yet, with the number of the first one.
+    /// The parent's intents that the branch has not repeated yet, with the number of the first one.
     asked: VecDeque<Asked>,
     first: u64,
     /// Of a sandbox.
@@ -81,7 +81,7 @@ struct Asked {
     receipt: Option<Receipt>,
 }
 
-/// What parent and branch asked for since the fork, by content.
+/// The intents of parent and branch since the fork, by content.
 #[derive(Default)]
 struct Occurrences {
     /// The parent's, in order.
@@ -123,7 +123,7 @@ impl<P: Plane> Recording<P> {
         Ok(Ok(answer_to(intent, self.receipt(plane).await?)))
     }
 
-    /// What is to be said of an intent that the parent did not ask for.
+    /// The reason for an intent that the parent did not have.
     pub(crate) fn diverged(
         &self,
         publish: &Publish,
@@ -277,7 +277,7 @@ impl<P: Plane> Recording<P> {
         Ok(())
     }
 
-    /// What the branch asked for before this turn, from its own journal.
+    /// The intents of the branch before this turn, from its own journal.
     async fn own_so_far(&self, plane: &P, before: u64) -> Result<BTreeMap<u64, Hash>, RuntimeError> {
         let (own, mut asked) = ((self.place.0, self.own), Occurrences::default());
         let Some(mut history) = open(plane, own, self.since).await? else { return Ok(asked.ours) };
@@ -302,7 +302,7 @@ impl<P: Plane> Recording<P> {
     }
 }
 
-/// What the forks that a worker released had read of their parents: one that comes back reads only what was added since.
+/// The parents' records that released forks had read: a fork that comes back reads only those that were added since.
 pub(crate) struct KeptRecordings<P: Plane>(Mutex<VecDeque<Recording<P>>>);
 
 impl<P: Plane> Default for KeptRecordings<P> {
@@ -377,7 +377,7 @@ async fn receipt_at<P: Plane>(
     })
 }
 
-/// What answers a sandbox where its parent's receipts do not.
+/// The scripted answers of a sandbox, for intents that its parent's receipts do not answer.
 pub(crate) struct Script {
     answers: Option<Answers>,
 }

@@ -5,7 +5,7 @@
 //! receipt in the name of an adapter that has a key must carry a signature of it; so must every receipt of a kind for which the
 //! world's manifest asks for one. Where neither is so, receipts are not signed.
 //!
-//! What the runtime says itself (a timeout, a spent budget, an operator's answer) is said in its own name, and is not signed.
+//! Receipts of the runtime itself (a timeout, a spent budget, an operator's answer) are in its own name, and are not signed.
 
 use mundi_model::{
     Code, Hash, IntentHash, UniverseId, WorldId, cbor,
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 /// The bytes of an Ed25519 public key.
 pub const PUBLIC_KEY_LEN: usize = 32;
 
-/// What a signature says.
+/// The content of a signature.
 #[derive(Debug, Clone, Copy)]
 pub struct Statement<'a> {
     pub universe: UniverseId,
@@ -53,7 +53,7 @@ pub fn payload_hash(payload: &Payload) -> Hash {
     }
 }
 
-/// What stands for the payload of a failed attempt, whose receipt the runtime writes: its reason as a text.
+/// The hash that stands for the payload of a failed attempt, whose receipt the runtime writes: of its reason as a text.
 pub fn reason_hash(reason: &str) -> Hash {
     Hash::of(&cbor::encode(&reason))
 }

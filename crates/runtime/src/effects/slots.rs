@@ -74,7 +74,7 @@ impl Kind {
     }
 }
 
-/// What a turn hands over to an adapter worker.
+/// An effect that a turn hands to an adapter worker.
 #[expect(clippy::large_enum_variant, reason = "nearly all are of the large kind, and a box for each would cost more")]
 pub enum Handover {
     Start(StartEffect),

@@ -19,7 +19,7 @@ use mundi_store::keyspace::world_meta::WorldMeta;
 use parking_lot::Mutex;
 use std::{collections::BTreeMap, sync::Arc};
 
-/// What the index costs for each object and checkpoint, beside their bytes.
+/// The bytes of the index for each object and checkpoint, beside their own.
 const OVERHEAD_BYTES: usize = 128;
 
 /// The checkpoints of a universe in this process. Clones are the same.
@@ -163,7 +163,7 @@ impl Checkpointing {
         is_kept
     }
 
-    /// What a replay from a checkpoint begins with.
+    /// The start of a replay from a checkpoint.
     fn at_hand(&self, note: &SnapshotNote) -> AtHand {
         let mut at_hand = AtHand::default();
         if let Some(target) = &self.target {

@@ -34,7 +34,7 @@ pub async fn create<P: Plane>(plane: &P, new: NewWorld) -> Result<WorldCreated, 
     create_named(plane, new, Naming::default()).await
 }
 
-/// What a new world is called, and what people find it by.
+/// The name of a new world, and its labels.
 #[derive(Debug, Clone, Default)]
 pub struct Naming {
     /// No other world of the universe may have it.
@@ -55,7 +55,7 @@ pub async fn create_named<P: Plane>(plane: &P, new: NewWorld, naming: Naming) ->
     Ok(create_world(plane.engine(), &**plane.clock(), plane.blobs(), &KernelSnapshots, request).await?)
 }
 
-/// What a new world begins with. Nothing is created yet.
+/// Makes the genesis of a new world. Nothing is created yet.
 pub async fn begin_world<P: Plane>(
     plane: &P,
     new: NewWorld,

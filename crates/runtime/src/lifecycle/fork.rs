@@ -57,7 +57,7 @@ pub struct ForkWorld {
     pub now_ns: u64,
 }
 
-/// What a branch does first.
+/// The first inputs of a branch.
 #[derive(Debug, Clone, Default)]
 pub struct Beginning {
     /// Runs on this manifest instead of its parent's, by an upgrade that is its first input.
@@ -66,7 +66,7 @@ pub struct Beginning {
     pub told: Option<Vec<u8>>,
 }
 
-/// What shall become of a branch's effects.
+/// The policy for a branch's effects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ForkPolicy {
     /// `None` is the safe choice: what keeps the parent's effects inside keeps the branch's inside, too; any other branch cancels
@@ -83,7 +83,7 @@ impl From<EffectPolicy> for ForkPolicy {
 }
 
 impl ForkPolicy {
-    /// What was meant, of this parent.
+    /// The policy that was meant, of this parent.
     fn of(self, parent: &KernelSnapshot) -> (EffectPolicy, Option<Hash>) {
         let inherited = match parent.confined() {
             None => EffectPolicy::Suppress,
@@ -193,7 +193,7 @@ fn upgrade(manifest: Hash, now_ns: u64) -> InboxItem {
     InboxItem { input: Input::Control { command: "upgrade".to_owned(), payload }, origin: Origin::new(now_ns) }
 }
 
-/// What the durable functions of a branch are told before anything that it inherits reaches them.
+/// The first message to the durable functions of a branch, before anything that it inherits reaches them.
 fn tell(payload: Vec<u8>, now_ns: u64) -> InboxItem {
     let (inbox, payload) = (FUNCTIONS_INBOX.to_owned(), Payload::Inline(payload));
     InboxItem { input: Input::Message { inbox, payload, headers: BTreeMap::new() }, origin: Origin::new(now_ns) }

@@ -72,7 +72,7 @@ pub(crate) async fn replay_to<P: Plane>(
     replay_with(plane, place, (note, at_hand), until, &mut Checkpointing::none()).await
 }
 
-/// What a replay from a stored snapshot begins with.
+/// The start of a replay from a stored snapshot.
 pub(super) async fn stored<P: Plane>(
     plane: &P,
     (universe, _): (UniverseId, WorldId),

@@ -1,4 +1,4 @@
-//! What worlds of a universe may run: manifests and programs that were registered.
+//! The manifests and programs that were registered in a universe: its worlds may run these.
 //!
 //! Everyone who may send can put objects into the content store, so that an object is there says nothing about who brought
 //! it. Who may administer the universe registers manifests and programs; creation, spawn, fork, upgrade and rehearsal ask.

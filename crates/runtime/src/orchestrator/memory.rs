@@ -1,4 +1,4 @@
-//! What an orchestrator remembers between two passes, so that each reads only what changed. Pure.
+//! The state that an orchestrator keeps between two passes, so that each reads only what changed. Pure.
 //!
 //! All of it may be lost: then everything that is stored is looked through once.
 
@@ -16,7 +16,7 @@ pub(super) type HintsFrom = (Shard, Option<(u8, WorldId)>);
 #[derive(Default)]
 pub(super) struct Memory {
     living: BTreeSet<WorkerId>,
-    /// What the counter of each shard said when its hints were last read.
+    /// The counter of each shard when its hints were last read.
     counters: BTreeMap<Shard, Seen>,
     /// Worlds placed on a worker since its last heartbeat, which does not know of them yet; the heartbeat is told by its expiry.
     placed: BTreeMap<WorkerId, (u64, u32)>,

@@ -6,7 +6,7 @@ use mundi_model::{WorkerId, WorldId};
 use mundi_store::{keyspace::assignment::Assignment, protocol::Placement};
 use std::collections::BTreeMap;
 
-/// What an orchestrator sees.
+/// The view of an orchestrator.
 #[derive(Debug, Clone, Default)]
 pub struct Sight {
     /// Worlds that no living worker is to run.
@@ -17,7 +17,7 @@ pub struct Sight {
     pub room: BTreeMap<WorkerId, u32>,
 }
 
-/// What it decides.
+/// The decision of an orchestrator.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Decision {
     pub moves: Vec<Move>,

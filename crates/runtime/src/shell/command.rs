@@ -10,7 +10,7 @@ use minicbor::{Decode, Encode};
 use mundi_model::{Code, UniverseId, WorkerId, WorldId, cbor, limits};
 use mundi_store::protocol::{ExportPolicy, FinishMail, SendMail};
 
-/// What a worker is asked to do. Each may come twice, and late: the truth is in assignment and lease.
+/// A request to a worker. Each may come twice, and late: the truth is in assignment and lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub enum Command {
     /// The world was assigned to this worker: look whether it has work.

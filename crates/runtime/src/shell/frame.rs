@@ -14,7 +14,7 @@ const HEADER_BYTES: usize = 60;
 /// The length of a trace id that is not there.
 const ABSENT: u32 = u32::MAX;
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FrameKind {

@@ -12,7 +12,7 @@ use mundi_store::{
 };
 use std::{future::Future, pin::pin, time::Duration};
 
-/// What a role does with a message.
+/// Carries out the messages of a role.
 pub trait Handler: Send + Sync + 'static {
     /// How many messages are claimed together. More than one only for who is done with each in no time: all claims expire at the
     /// same moment.
@@ -44,11 +44,11 @@ pub struct Policy {
     pub batch_max: usize,
     /// The longest sleep, whatever the next due time says.
     pub idle_ms_max: u64,
-    /// What follows a failure that no further attempt can repair.
+    /// The reaction to a failure that no further attempt can repair.
     pub on_non_retryable: OnNonRetryable,
 }
 
-/// What a shell does after a non-retryable failure. The message is a dead letter in any case: nothing is lost, and nothing is repeated.
+/// The reaction of a shell to a non-retryable failure. The message is a dead letter in any case: nothing is lost, and nothing is repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnNonRetryable {
     /// Goes on with the next message.
@@ -88,7 +88,7 @@ impl Policy {
     }
 }
 
-/// What a tick came to.
+/// The result of a tick.
 #[derive(Debug)]
 pub struct Ticked {
     /// Messages and timers that were worked on.

@@ -34,7 +34,7 @@ use mundi_store::{
 use std::{future::Future, pin::pin, sync::Arc};
 use stop::Phase;
 
-/// What a process does for a universe, as a task of its own.
+/// A task that a process runs for a universe.
 pub trait Role<P: Plane>: Send + Sync + Sized + 'static {
     /// In the log.
     const NAME: &'static str;

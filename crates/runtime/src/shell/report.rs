@@ -1,4 +1,4 @@
-//! What a shell reports about itself: counters, log events, and a record of every step for a postmortem.
+//! Reports of a shell: counters, log events, and a record of every step for a postmortem.
 //!
 //! Log events go to tracing in any case, under the target `mundi_runtime::shell`; sinks are for those that want more.
 

@@ -88,7 +88,7 @@ impl<P: Plane, H: Handler> Shell<P, H> {
         result
     }
 
-    /// What becomes of a message that failed.
+    /// Decides about a message that failed.
     fn dispose(&self, place: MailPlace, frame: &Bytes, claim: Claim, failed: Failed) -> Finish {
         let policy = self.config.policy;
         let retryable = failed.is_retryable();

@@ -25,13 +25,13 @@ pub enum ProbeFailed {
     Denied(String),
 }
 
-/// What the probes of one lease came to.
+/// The result of the probes of one lease.
 #[derive(Debug)]
 pub(super) struct Probed {
     pub(super) lease: LeaseId,
     /// `None` if it was not tried.
     pub(super) is_well: Option<bool>,
-    /// What its members are called.
+    /// The names of its members.
     pub(super) resources: Option<Vec<String>>,
 }
 
@@ -97,7 +97,7 @@ impl<P: Plane> Watcher<P> {
         Probed { lease, is_well, resources: names_members.then_some(resources) }
     }
 
-    /// What the members of a lease are called: they never change.
+    /// The names of a lease's members: they never change.
     async fn members(&self, world: WorldId, lease: LeaseId) -> Result<Vec<String>, RuntimeError> {
         let answer = self.ops.pool_query(world, ("lease", json!({ "lease_id": lease })), None).await?;
         let names = answer["lease"]["resources"].as_array().into_iter().flatten();

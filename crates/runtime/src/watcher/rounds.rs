@@ -1,4 +1,4 @@
-//! What a watcher remembers from round to round, and what follows from it. No clock decides anything here: time is counted in rounds.
+//! The state of a watcher between rounds, and its decisions. No clock decides anything here: time is counted in rounds.
 
 use super::probe::Probed;
 use mundi_model::{
@@ -70,7 +70,7 @@ struct Followed {
     /// Rounds since the holder was last heard, or since the lease was first seen.
     silent_rounds: u64,
     probe_failures: u32,
-    /// What its members are called, once it was asked.
+    /// The names of its members, once it was asked.
     resources: Option<Vec<String>>,
 }
 
@@ -82,7 +82,7 @@ struct Waited {
 }
 
 impl ShardMemory {
-    /// What was counted under another policy says nothing: nobody was asked for a heartbeat then, or another address was probed.
+    /// Counts that were made under another policy mean nothing: nobody was asked for a heartbeat then, or another address was probed.
     pub(super) fn begin_leases(&mut self, policy: &WatchPolicy) {
         if self.policy != *policy {
             self.policy.clone_from(policy);

@@ -78,7 +78,7 @@ struct Shared<P: Plane> {
     /// When it started: distinguishes this run of the worker from others.
     life_ns: u64,
     first_cycles: Arc<FirstCycles>,
-    /// What the universe waits for before its cycles, if there is something.
+    /// The throttle that the universe waits for before its cycles, if there is one.
     pace: OnceLock<Arc<dyn Pace>>,
     metrics: Arc<Metrics>,
     /// Worlds whose last cycle left items behind, with how long the oldest item of that cycle had waited.
@@ -175,7 +175,7 @@ impl<P: Plane> WorldWorker<P> {
         }
     }
 
-    /// What a world that it has in memory goes by, unless that may be changing right now.
+    /// The manifest of a world that is in memory, unless that may be changing right now.
     pub(crate) fn manifest(&self, world: WorldId) -> Option<Arc<CompiledManifest>> {
         let scheduler = (self.0.phase() == Phase::Running).then(|| self.0.scheduler.lock())?;
         scheduler.at_rest(world).map(|host| host.manifest().clone())

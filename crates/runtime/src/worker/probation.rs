@@ -118,7 +118,7 @@ impl Probation {
         }
     }
 
-    /// What to do about a world that was on hold came into its inbox meanwhile, behind the item that it is about.
+    /// A command about a world on hold came into its inbox meanwhile, behind the item that it is about.
     pub(super) fn commands_first(&self) -> Option<Held> {
         let code = Code::WorldEndsProcess;
         let held = || Held { code: code.to_string(), reason: code.meaning().to_owned(), failed: None };

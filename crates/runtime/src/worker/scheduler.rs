@@ -52,7 +52,7 @@ struct Later {
     failures: u32,
 }
 
-/// What is known of one world.
+/// The state of one world.
 struct WorldEntry<H> {
     host: Option<H>,
     fence: Option<Fence>,
@@ -100,7 +100,7 @@ enum State {
     },
 }
 
-/// What a runner is to do.
+/// The work of a runner.
 pub(crate) struct Job<H> {
     pub(crate) world: WorldId,
     /// `None` for a world that is not in memory.
@@ -117,7 +117,7 @@ pub(crate) struct Job<H> {
     pub(crate) active_at_ns: u64,
 }
 
-/// What an operator wants of a world's next cycle, whatever the policies say.
+/// An operator's request for a world's next cycle, whatever the policies say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Wish {
     pub snapshot: bool,

@@ -138,7 +138,7 @@ impl Prepared {
     }
 }
 
-/// What the records refer to is stored before they are.
+/// Stores the objects that the records refer to before the records themselves.
 async fn store_objects<P: Plane>(plane: &P, fence: Fence, output: &TurnOutput) -> Result<(), RuntimeError> {
     for (_, bytes) in &output.objects {
         plane.blobs().put(fence.universe, bytes::Bytes::from_owner(bytes.clone()), &[]).await?;

@@ -16,7 +16,7 @@ use mundi_model::{
 };
 use mundi_store::{Fence, protocol::TurnItem};
 
-/// What the kernel is to run.
+/// The input of the kernel.
 pub(super) struct Execution {
     pub(super) arrivals: Vec<Arrival>,
     pub(super) budget: TurnBudget,

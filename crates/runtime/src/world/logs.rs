@@ -1,4 +1,4 @@
-//! What programs log: kept with the turn in a bounded tail of the world, and said once the turn is durable.
+//! Log lines of programs: kept with the turn in a bounded tail of the world, and logged once the turn is durable.
 //!
 //! A replay logs nothing: lines are taken from turns that were committed, and from nothing else.
 

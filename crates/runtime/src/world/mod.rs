@@ -40,18 +40,18 @@ use mundi_store::{
 };
 use std::{collections::VecDeque, sync::Arc};
 
-/// What a world costs in memory before it has done anything: an estimate, for the budget of residents.
+/// The memory of a world before it has done anything: an estimate, for the budget of residents.
 const RESIDENT_BYTES_MIN: usize = 16 * 1024;
 
 /// A world that this worker holds.
 pub struct WorldHost<P: Plane> {
     plane: P,
     fence: Fence,
-    /// What people call the world: for what is logged and traced of it.
+    /// The world's name, for its log lines and spans.
     name: Option<Box<str>>,
     world: World,
     at_hand: AtHand,
-    /// What was read of its parent, in a fork that the parent's receipts answer.
+    /// The records of its parent, in a fork that the parent's receipts answer.
     recording: Option<Recording<P>>,
     tail: Tail,
     /// Items that wait in memory for the next turn.
@@ -74,7 +74,7 @@ pub struct WorldHost<P: Plane> {
     callers: Vec<(UniverseId, WorldId)>,
 }
 
-/// What lies above the newest snapshot: what a restore would have to replay.
+/// The records above the newest snapshot, which a restore would have to replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tail {
     /// Without the notes about snapshots themselves.
@@ -209,7 +209,7 @@ impl<P: Plane> WorldHost<P> {
         with_objects(&self.plane, address, &mut self.at_hand, ask).await
     }
 
-    /// What a cell holds, past the program: for tools and tests.
+    /// The value of a cell, past the program: for tools and tests.
     pub async fn cell(&mut self, key: &str) -> Result<Option<Vec<u8>>, RuntimeError> {
         let (address, world) = (self.address(), &mut self.world);
         let ask = move |objects: &AtHand| world.cell(objects, key);

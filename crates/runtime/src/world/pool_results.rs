@@ -1,4 +1,4 @@
-//! What pools answer is counted where their turns are committed: whoever sent a command, by whatever way, it is counted once.
+//! Counts the answers of pools where their turns are committed: each command is counted once, whoever sent it by whatever way.
 
 use crate::metrics::Metrics;
 use mundi_kernel::{lease_kernel, manifest::CompiledManifest, registry::native_descriptor};

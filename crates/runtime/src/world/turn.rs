@@ -28,7 +28,7 @@ use mundi_store::{
 use std::pin::pin;
 use tracing::{Instrument, field::Empty};
 
-/// What a world may do before another one gets its turn.
+/// The budget of a world before another one gets its turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CycleBudget {
     /// Inbox items of one turn.
@@ -63,7 +63,7 @@ impl CycleBudget {
 const _: () =
     assert!(CycleBudget::RECORDS_MAX as u64 + limits::STEP_OUTPUTS_MAX + 2 <= limits::BATCH_RECORDS_MAX as u64);
 
-/// What came of a turn.
+/// The result of a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Progress {
     /// There is nothing that the world could take.
@@ -105,7 +105,7 @@ impl Waited {
     }
 }
 
-/// What a turn starts from.
+/// The state that a turn starts from.
 pub(super) struct Input {
     /// In the order of the inbox; those that bypass it come last.
     pub(super) pending: Vec<Pending>,
@@ -120,7 +120,7 @@ pub(super) struct Input {
     held: Option<Held>,
 }
 
-/// What came of an attempt at a turn.
+/// The result of an attempt at a turn.
 enum Attempt {
     Done(Progress),
     /// Nothing happened, and another attempt with this budget goes differently.
@@ -399,7 +399,7 @@ impl<P: Plane> WorldHost<P> {
     }
 }
 
-/// What a cycle did.
+/// The result of a cycle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cycled {
     pub turns: u64,

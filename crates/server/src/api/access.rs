@@ -23,7 +23,7 @@ use mundi_store::{
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
 
-/// What a request may do.
+/// The rights of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Access {
     /// `None` for all.
@@ -110,7 +110,7 @@ impl Access {
         Err(Problem::new(Code::TokenDenied, format!("the token does not allow to {missing}")))
     }
 
-    /// Whose quotas hold, beside those of the universe.
+    /// The tenant whose quotas hold, in addition to those of the universe.
     pub(crate) fn tenant(self) -> Tenant {
         Tenant { may_read: self.verbs & READ == READ, ..self.tenant }
     }

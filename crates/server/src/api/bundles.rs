@@ -86,7 +86,7 @@ pub(super) struct ImportParams {
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct ImportedWorld {
     world: String,
-    /// What it is called here.
+    /// Its name here.
     name: String,
     /// Every record below is as it was exported; the one at this height says how it came.
     arrived_at: u64,

@@ -68,7 +68,7 @@ impl Letter {
     }
 }
 
-/// What a letter carries, and the world that it is for, as far as its bytes can be read. Some are here because they cannot.
+/// The content of a letter, and the world that it is for, as far as its bytes can be read. Some are here because they cannot.
 fn carried(queue: Queue, bytes: &[u8]) -> (Option<WorldId>, serde_json::Value) {
     let frame = (queue == Queue::Mailboxes).then(|| Frame::decode(bytes).ok()).flatten();
     let Some(Frame { to, payload, .. }) = frame else { return (None, json::bytes(bytes)) };

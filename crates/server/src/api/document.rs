@@ -12,7 +12,7 @@ use utoipa::openapi::{
 
 const TOKEN: &str = "token";
 
-/// What an anonymous client gets.
+/// The addresses that an anonymous client may ask.
 const OPEN: [&str; 2] = ["/livez", "/readyz"];
 
 pub(super) fn complete(mut document: OpenApi) -> OpenApi {
@@ -58,7 +58,7 @@ fn add_params(path: &str, operation: &mut Operation) {
     operation.parameters.get_or_insert_default().extend(params);
 }
 
-/// What a part of an address names.
+/// The meaning of a parameter of an address.
 fn meaning(param: &str) -> Option<&'static str> {
     Some(match param {
         "universe" => "The name of a universe, such as `default`, or its id (`u_…`)",

@@ -146,7 +146,7 @@ impl Incoming {
         }
     }
 
-    /// What the manifest has a say in.
+    /// The parts that the manifest's schema is checked against.
     fn checked(&self) -> (&str, &[u8]) {
         (&self.event, &self.value)
     }
@@ -169,7 +169,7 @@ pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Pro
     key.map(|key| Some(key.to_owned())).ok_or_else(invalid)
 }
 
-/// What is not a W3C `traceparent` is ignored, as the standard asks.
+/// A header that is not a W3C `traceparent` is ignored, as the standard asks.
 fn traceparent(text: Option<&str>) -> Option<String> {
     text.filter(|text| text.len() == 55 && text.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-')).map(str::to_owned)
 }
@@ -324,7 +324,7 @@ pub(super) async fn in_time<T>(
     }
 }
 
-/// What a request is answered that was not done in time.
+/// The answer to a request that was not done in time.
 fn late(timeout: Duration) -> Problem {
     let detail = format!(
         "no answer within {timeout:?}, and whether it was done is not known; under the same Idempotency-Key it is done once"

@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 use std::{fmt::Display, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
-/// What a token may allow. Their bits are persisted in tokens.
+/// The verbs of a token. Their bits are persisted in tokens.
 pub(crate) const READ: u32 = 1;
 pub(crate) const SEND: u32 = 2;
 pub(crate) const ADMIN: u32 = 4;
@@ -268,7 +268,7 @@ where
     }
 }
 
-/// What is read of a body that is not taken, and thrown away: a client that is cut off while it sends never sees why.
+/// Bytes that are read of a refused body and thrown away: a client that is cut off while it sends never sees why.
 const DISCARDED_BYTES_MAX: u64 = 64 << 20;
 
 /// The bytes of a body. `hold` is asked for the memory that they take.
@@ -392,7 +392,7 @@ impl<T: DeserializeOwned> FromRequest<Api> for JsonBody<T> {
     }
 }
 
-/// What a body of a known shape says.
+/// Decodes a body of a known shape.
 pub(crate) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     mundi_model::json::read(body).map_err(|error| match error {
         JsonError::Malformed(reason) => Problem::invalid(format!("the body: {reason}")),

@@ -68,7 +68,7 @@ pub(super) struct NewFork {
 #[derive(Debug, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AwaitError {
-    /// What the function reads as the code of the error: `CARD_REFUSED`.
+    /// The code of the error, as the function reads it: `CARD_REFUSED`.
     code: String,
     #[serde(default)]
     reason: String,
@@ -161,17 +161,17 @@ fn scripted(answers: Vec<AnswerOf>) -> Result<Answers, Problem> {
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Fork {
     world: String,
-    /// What it is called.
+    /// Its name.
     name: Option<String>,
     parent: String,
     forked_at: u64,
-    /// What becomes of its effects.
+    /// The policy for its effects.
     effects: String,
     /// It was there before.
     before: bool,
 }
 
-/// What is said of a fork in the document.
+/// The description of a fork in the document.
 static FORK_DESCRIPTION: LazyLock<String> = LazyLock::new(|| {
     format!(
         "The parent is only read. Asked again for the same fork, it answers the same.\n\nWhat becomes of its effects:\n\n{}",

@@ -81,7 +81,7 @@ pub(super) struct FunctionInstance {
     /// Awaits so far.
     awaits: u64,
     waits: Vec<FunctionWait>,
-    /// What the function says about itself.
+    /// The status that the function set.
     status: Value,
     result: Value,
     /// Why it ended or stands still: `code`, `message` and the number of the `await`.
@@ -330,14 +330,14 @@ pub(super) async fn run(
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CancelParams {
-    /// What the function is told.
+    /// The reason that the function gets.
     reason: Option<String>,
     /// How long to wait until the world has taken it in: `30s` if nothing is said.
     #[param(example = "5s", pattern = "^[0-9]{1,9}(ms|s|m|h|d)$")]
     timeout: Option<String>,
 }
 
-/// What a command about an instance came to.
+/// The result of a command about an instance.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct FunctionState {
     instance: String,

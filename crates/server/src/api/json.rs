@@ -56,7 +56,7 @@ pub(crate) fn unmarked(value: Value) -> Result<Value, Problem> {
     })
 }
 
-/// What an object with one key stands for, if the key is one of ours.
+/// The value that an object with one key stands for, if the key is one of ours.
 fn marked(key: &str, text: &str) -> Option<Result<Value, Problem>> {
     let refused = |expected| Problem::invalid(format!("`{{\"{key}\": …}}`: expected {expected}"));
     match key {
@@ -178,7 +178,7 @@ pub(crate) fn body(body: &Body) -> Json {
     }
 }
 
-/// What an intent asks for. A timer has no value of its program there, but a moment and what comes back at it.
+/// The params of an intent. A timer has no value of its program there, but a moment and the payload that comes back at it.
 pub(super) fn params(kind: &str, params: &Payload) -> Json {
     let timer = match params {
         Payload::Inline(bytes) if kind == TIMER_SET => cbor::decode::<TimerSet>(bytes).ok(),
@@ -210,7 +210,7 @@ fn operator(Operator { token, name }: &Operator) -> Json {
     json!({ "token": token.map(|token| hex(&token.to_be_bytes())), "name": name })
 }
 
-/// What a command carries, if it is this one.
+/// The payload of a command, if it is this one.
 fn decoded<T>(wanted: &str, command: &str, payload: &Payload) -> Option<T>
 where
     T: for<'b> minicbor::Decode<'b, ()> + minicbor::Encode<()>,
@@ -221,7 +221,7 @@ where
     }
 }
 
-/// What the commands `retry` and `skip` carry.
+/// The payload of the commands `retry` and `skip`.
 fn repair(command: &str, payload: &Payload) -> Option<Repair> {
     match payload {
         Payload::Inline(bytes) if ["retry", "skip"].contains(&command) => cbor::decode(bytes).ok(),

@@ -5,7 +5,7 @@ use crate::node::Universe;
 use mundi_model::WorldId;
 use std::collections::BTreeMap;
 
-/// What speaks of a world by its id, and has room for its name.
+/// A value that names a world by its id, and has room for its name.
 pub(super) trait NamesWorld {
     fn world(&self) -> Option<&str>;
     fn set_name(&mut self, name: String);

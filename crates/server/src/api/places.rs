@@ -51,7 +51,7 @@ struct State {
 #[derive(Default)]
 struct Line {
     running: usize,
-    /// What `given` was when it got its last place.
+    /// The time at which the key got its last place.
     last: u64,
     waiting: VecDeque<oneshot::Sender<Place>>,
 }

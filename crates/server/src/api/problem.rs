@@ -18,7 +18,7 @@ use std::num::NonZeroU16;
 #[derive(Debug, Clone)]
 pub struct Problem {
     pub code: Code,
-    /// What happened this time.
+    /// The details of this occurrence.
     pub detail: String,
     /// Where the reply to a call will be, if it was not waited for to its end.
     pub(crate) call: Option<CallId>,
@@ -41,16 +41,16 @@ pub(crate) struct Body<'a> {
     /// `urn:mundi:error:CODE`.
     #[serde(rename = "type")]
     uri: String,
-    /// What the code means.
+    /// The meaning of the code.
     title: &'a str,
     status: u16,
-    /// What happened this time.
+    /// The details of this occurrence.
     detail: &'a str,
     /// Stable; `mundi explain CODE` prints what is known of each.
     code: &'a str,
-    /// What a caller can do: `conflict`, `not_found`, `invalid`, `fenced`, `full`, `unavailable` or `corrupt`.
+    /// The class of the error, by the caller's next step: `conflict`, `not_found`, `invalid`, `fenced`, `full`, `unavailable` or `corrupt`.
     kind: &'a str,
-    /// What to do about it, in one sentence.
+    /// Advice in one sentence.
     hint: &'a str,
     /// Under what the reply to the call can be asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -61,12 +61,12 @@ pub(crate) struct Body<'a> {
     /// Of `QUOTA_EXCEEDED`: the quota that allows no more.
     #[serde(skip_serializing_if = "Option::is_none")]
     quota: Option<&'static str>,
-    /// Whose quota that is: `universe` or `token`.
+    /// The owner of the quota: `universe` or `token`.
     #[serde(skip_serializing_if = "Option::is_none")]
     scope: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     limit: Option<u64>,
-    /// What counts against it.
+    /// The use that counts against it.
     #[serde(skip_serializing_if = "Option::is_none")]
     current: Option<u64>,
     /// As the header `Retry-After` says.

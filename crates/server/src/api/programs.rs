@@ -149,7 +149,7 @@ pub(super) struct ProgramState {
     /// Programs that are compiled before this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     ahead: Option<usize>,
-    /// What is being compiled.
+    /// The component that is being compiled.
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]

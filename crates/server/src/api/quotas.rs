@@ -22,16 +22,16 @@ use utoipa::ToSchema;
 pub(super) struct UsedQuota {
     /// Null where nothing is limited.
     limit: Option<u64>,
-    /// What counts against it: of this process, or of the universe as it was counted last. Null where it is not counted.
+    /// The use that counts against it: of this process, or of the universe at its last count. Null where it is not counted.
     current: Option<u64>,
 }
 
 /// The quotas of a universe.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct UniverseQuotas {
-    /// What was set for it by the API.
+    /// The limits that were set for it by the API.
     set: QuotaLimits,
-    /// What is configured for it, for what was not set.
+    /// The configured limits, for those that were not set.
     configured: QuotaLimits,
     /// All quotas by their names, as they hold.
     quotas: BTreeMap<&'static str, UsedQuota>,

@@ -33,7 +33,7 @@ use tracing::{Instrument, Span, field::Empty};
 /// Whether a trace that begins here is recorded: asked with its id.
 pub type Sampler = Arc<dyn Fn([u8; 16]) -> bool + Send + Sync>;
 
-/// What the route of a request is called that no route took.
+/// The route name of a request that no route took.
 const NO_ROUTE: &str = "none";
 
 /// The client went away before it had an answer; the number that nginx gives this.

@@ -37,7 +37,7 @@ pub(super) async fn list(
     Ok(ListPage::of(Page { items, next: next.map(Height::get) }, |note| Snapshot::from(&note)))
 }
 
-/// What was done. The answer comes when it is, whichever process runs the world.
+/// The result. The answer comes when the work is done, whichever process runs the world.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Kept {
     done: serde_json::Value,

@@ -52,7 +52,7 @@ pub(super) struct Usage {
     segments: AmountOf,
     /// Programs and manifests that stay until they are deleted, whether a world runs them or not.
     kept_objects: u64,
-    /// What the engine occupies on disk, with all its universes.
+    /// The bytes on disk of the engine, with all its universes.
     engine_disk_bytes: Option<u64>,
     /// The quotas of the universe, with what counts against them: rates, calls, streams and effects of this process.
     quotas: BTreeMap<&'static str, UsedQuota>,
@@ -89,7 +89,7 @@ pub(super) async fn usage(UniverseScope { universe, .. }: UniverseScope<READ>) -
     }))
 }
 
-/// What the sweep of a universe does, was asked for, and did.
+/// The settings, the requests and the results of a universe's sweep.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Sweep {
     /// The number of the newest run.
@@ -177,7 +177,7 @@ impl From<FinishedSweep> for SweepEnded {
     }
 }
 
-/// What the sweep of a universe does and did.
+/// The settings and the results of a universe's sweep.
 #[utoipa::path(get, path = "/v1/u/{universe}/sweep", tag = "space", responses((status = 200, body = Sweep)))]
 pub(super) async fn describe(UniverseScope { universe, .. }: UniverseScope<READ>) -> Result<Json<Sweep>, Problem> {
     let state = universe.plane().run(&ReadSweep { universe: universe.id() }).await?.output;

@@ -129,7 +129,7 @@ pub(super) struct CellsParams {
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Cell {
     key: String,
-    /// What it holds; `{"$bytes": "…"}` where that is not canonical CBOR.
+    /// Its value; `{"$bytes": "…"}` where that is not canonical CBOR.
     value: serde_json::Value,
 }
 

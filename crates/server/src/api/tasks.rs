@@ -33,13 +33,13 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use utoipa::ToSchema;
 
-/// What waits for its next attempt becomes due without anyone saying so: a long poll looks again after this long.
+/// An effect that waits for its next attempt becomes due without a notification: a long poll looks again after this long.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Kinds that one claim may name: each is watched while it waits.
 const KINDS_MAX: usize = 32;
 
-/// What a worker is ready to do.
+/// The offer of a worker.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ClaimForm {
@@ -271,7 +271,7 @@ pub(super) struct CompleteForm {
     claim: String,
     #[serde(default)]
     result: serde_json::Value,
-    /// Who answers: stands in the receipt. `external` if nothing is said.
+    /// The name of the answering adapter, which stands in the receipt; `external` if it is absent.
     adapter: Option<String>,
     /// The Ed25519 signature of the receipt, as 128 hex digits: `docs/guides/effects-in-any-language.md` says of which bytes.
     signature: Option<String>,

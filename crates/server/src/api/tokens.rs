@@ -30,7 +30,7 @@ pub(super) struct Token {
     label: String,
     created_at_ns: u64,
     created_at: Moment,
-    /// What was set for it.
+    /// The limits that were set for it.
     quotas: QuotaLimits,
     /// Only in the answer to its creation.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,7 +56,7 @@ pub(super) struct NewTokenForm {
     can: Vec<String>,
     #[serde(default)]
     label: String,
-    /// What may be taken with it; what is left out is as the configuration says.
+    /// The quotas of the token; those that are left out are as configured.
     #[serde(default)]
     quotas: QuotaLimits,
 }

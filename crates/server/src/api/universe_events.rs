@@ -1,4 +1,4 @@
-//! What changes in a universe, live: readers look again when something changed, and not before.
+//! A live stream of the changes in a universe: readers look again when something changed, and not before.
 
 use super::{
     Api, Problem,

@@ -1,4 +1,4 @@
-//! What the token of a request allows, so that a client offers nothing that would be refused.
+//! The rights of a request's token, so that a client offers nothing that would be refused.
 
 use super::{
     Api, Problem,
@@ -25,7 +25,7 @@ pub(super) struct Caller {
     version: &'static str,
 }
 
-/// What the caller may do. Any token may ask.
+/// The caller's rights. Any token may ask.
 #[utoipa::path(get, path = "/v1/whoami", tag = "tokens", responses((status = 200, body = Caller)))]
 pub(super) async fn whoami(State(api): State<Api>, access: Access, By(operator): By) -> Result<Json<Caller>, Problem> {
     let (universe, verbs) = access.bounds();

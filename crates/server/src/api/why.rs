@@ -29,13 +29,13 @@ pub(super) struct WhyCause {
     cause: &'static str,
     /// The same for people.
     detail: String,
-    /// What to do about it.
+    /// The advice.
     #[serde(skip_serializing_if = "Option::is_none")]
     advice: Option<&'static str>,
     /// Of a failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<String>,
-    /// Who paused it; the worker that has the lease, or that carries out the effect.
+    /// The actor: it paused the world, has its lease, or carries out the effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     by: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! What an operator asks of a world: pause, resume, retry, skip, upgrade, archive, delete.
+//! Commands of an operator to a world: pause, resume, retry, skip, upgrade, archive, delete.
 
 use super::{
     Problem,
@@ -41,7 +41,7 @@ pub(super) async fn resume(WorldScope { universe, world, .. }: WorldScope<ADMIN>
     Ok(commanded(universe.ops().world_resume(world).await?))
 }
 
-/// What was done about the input that a world was on hold at.
+/// The repair of the input at which a world was on hold.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Repair {
     /// The place of the command in the inbox.

@@ -1,4 +1,4 @@
-//! What a FoundationDB cluster says of itself (`\xff\xff/status/json`), and what is wrong with it.
+//! The status of a FoundationDB cluster (`\xff\xff/status/json`), and the faults that it shows.
 
 use super::{CLOCK_MS_MAX, Sign};
 use serde_json::Value;
@@ -138,7 +138,7 @@ fn free_space(cluster: &Value, signs: &mut Vec<Sign>) {
     });
 }
 
-/// What the cluster itself complains of.
+/// The cluster's own complaints.
 fn messages(cluster: &Value, signs: &mut Vec<Sign>) {
     for message in cluster["messages"].as_array().into_iter().flatten() {
         let name = message["name"].as_str().unwrap_or("message");

@@ -18,11 +18,11 @@ pub struct Setting {
     pub key: String,
     /// The variable that sets it.
     pub environment: String,
-    /// What it does.
+    /// Its description.
     pub what: String,
-    /// What holds, as TOML; `None` if nothing was set. Secrets are masked.
+    /// The value in force, as TOML; `None` if nothing was set. Secrets are masked.
     pub value: Option<String>,
-    /// What would hold if nobody had set it.
+    /// The value that would be in force if nobody had set it.
     pub default: Option<String>,
 }
 
@@ -52,7 +52,7 @@ struct Reader {
     found: Vec<Setting>,
 }
 
-/// What a part of the configuration is.
+/// The kinds of parts of the configuration.
 enum Part {
     Section(Object),
     /// Sections with names of one's choosing.
@@ -124,7 +124,7 @@ fn description(schema: &RefOr<Schema>) -> String {
     text.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What stands at a key, as it would be written.
+/// The value at a key, as it would be written.
 fn at(table: &Table, key: &str) -> Option<String> {
     let (first, rest) = key.split_once('.').map_or((key, None), |(first, rest)| (first, Some(rest)));
     match (table.get(first)?, rest) {
@@ -169,7 +169,7 @@ mod tests {
         }
     }
 
-    /// What each section is about.
+    /// The subject of each section.
     const SECTIONS: [(&str, &str); 16] = [
         ("api", "The HTTP API: where it is served, to whom, and what one client may take."),
         ("data", "Where everything is kept that no database and no object store keeps."),

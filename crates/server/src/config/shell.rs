@@ -6,7 +6,7 @@ use mundi_runtime::shell::{self, Policy};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What a worker shell does after a non-retryable failure. The message becomes a dead letter in any case.
+/// The reaction of a worker shell to a non-retryable failure. The message becomes a dead letter in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnNonRetryable {

@@ -28,7 +28,7 @@ use tower_service::Service;
 /// The longest answer of the API that a tool reads.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
-/// What a request may do.
+/// The rights of a request.
 struct Granted {
     rights: Rights,
     universe: String,

@@ -8,7 +8,7 @@ use super::{
 };
 use serde_json::{Map, Value, json};
 
-/// What a record is summed up in.
+/// The length of a record's summary.
 const SUMMARY_CHARACTERS: usize = 200;
 
 /// How long a query in SQL may take.

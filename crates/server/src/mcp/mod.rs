@@ -40,7 +40,7 @@ pub struct Ask {
 pub struct Refusal {
     pub code: String,
     pub detail: String,
-    /// What to do about it.
+    /// The advice.
     pub hint: String,
     /// The name of a call that was not answered in time.
     pub call: Option<String>,
@@ -55,7 +55,7 @@ impl Refusal {
         Self { hint: hint.to_owned(), ..self }
     }
 
-    /// What the body of a refused request says.
+    /// The refusal in the body of a problem.
     pub fn of_problem(status: u16, problem: &Value) -> Self {
         let text = |name: &str| problem[name].as_str().map(str::to_owned);
         Self {
@@ -75,12 +75,12 @@ impl Refusal {
     }
 }
 
-/// What makes the requests: a client of another process, or this process itself.
+/// Makes the requests: a client of another process, or this process itself.
 pub trait Backend: Send + Sync + 'static {
     fn ask(&self, ask: Ask) -> BoxFuture<'_, Result<Value, Refusal>>;
 }
 
-/// What a connected assistant may do besides reading.
+/// The rights of a connected assistant besides reading.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rights {
     pub send: bool,

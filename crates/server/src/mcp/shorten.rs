@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 /// The largest result, as JSON.
 const RESULT_BYTES_MAX: usize = 24_000;
 
-/// What is left of a value, from generous to strict. A page of a list has at most 100 items, and loses none: its `next` is after the last.
+/// Bounds of a value that is shortened, from generous to strict. A page of a list has at most 100 items, and loses none: its `next` is after the last.
 const LEVELS: [Bounds; 5] = [
     Bounds { text: 4_000, items: 200, depth: 12 },
     Bounds { text: 1_000, items: 100, depth: 8 },

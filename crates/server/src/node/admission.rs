@@ -49,7 +49,7 @@ struct AgeSample {
 }
 
 impl Admission {
-    /// What is known of an inbox, and whether it is time to ask again.
+    /// The known age of an inbox, and whether it is time to read it again.
     fn age(&self, of: (UniverseId, WorldId), now: Instant) -> (u64, bool) {
         let mut ages = self.ages.lock();
         if let Some(sample) = ages.get_mut(&of) {
@@ -140,13 +140,13 @@ impl Node {
     }
 }
 
-/// What Linux counts as resident.
+/// The resident memory, as Linux counts it.
 fn resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     kib_of(&status, "VmRSS:").map(|kib| kib.saturating_mul(1_024))
 }
 
-/// What this process may use: the limit of its control group, or what the machine has.
+/// The memory that this process may use: the limit of its control group, or all of the machine.
 pub fn memory_limit_bytes() -> Option<u64> {
     let machine = std::fs::read_to_string("/proc/meminfo").ok();
     let machine = machine.and_then(|text| kib_of(&text, "MemTotal:")).map(|kib| kib.saturating_mul(1_024));

@@ -1,4 +1,4 @@
-//! What a node runs, and with what.
+//! Configuration of a node: the parts that it runs, and their settings.
 
 use super::AdmissionPolicy;
 use crate::quotas::QuotaDefaults;
@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-/// What a process can be to a universe.
+/// The part that a process plays for a universe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -41,14 +41,14 @@ impl Role {
     pub const ALL: [Self; 6] = [Self::World, Self::Adapter, Self::Timer, Self::Orchestrator, Self::Watcher, Self::Api];
 }
 
-/// What holds in one universe. Every process of a fleet must be configured the same.
+/// The rules of one universe. Every process of a fleet must be configured the same.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct UniverseRules {
     /// The universes whose worlds may send messages to worlds of this one, by name or id.
     pub accepts_from: BTreeSet<String>,
     /// The keys of adapters and external workers: receipts of these must be signed.
     pub adapter_keys: AdapterKeys,
-    /// What it may take, before the defaults.
+    /// Its quotas, before the defaults.
     pub quotas: Quotas,
 }
 
@@ -71,13 +71,13 @@ pub struct NodeConfig {
     /// By name or id.
     pub universe_rules: BTreeMap<String, UniverseRules>,
     pub snapshots: SnapshotPolicy,
-    /// What a world may do before another one gets its turn.
+    /// The budget of a world before another one gets its turn.
     pub cycle: CycleBudget,
     /// When old journal records leave the engine.
     pub segments: SegmentPolicy,
     /// How long a consumed inbox item, and with it its reply, can still be asked for.
     pub inbox_grace: Duration,
-    /// What is kept in the engine instead of the object store.
+    /// The content that is kept in the engine instead of the object store.
     pub content: CasConfig,
     /// How worker shells work on their mailboxes.
     pub shell: Policy,
@@ -85,7 +85,7 @@ pub struct NodeConfig {
     pub replay_log: Option<PathBuf>,
     /// Once it has so many bytes it is renamed to `….1` and begun again.
     pub replay_log_bytes_max: u64,
-    /// What a universe and a token may take for which nothing else was said.
+    /// The quotas of universes and tokens for which nothing else was set.
     pub quotas: QuotaDefaults,
     /// When the API refuses new work.
     pub admission: AdmissionPolicy,

@@ -30,7 +30,7 @@ impl Clock for SystemClock {
 /// Safety rests on epochs and never on clocks. But a timer that fires by a clock that is a minute ahead fires a minute early.
 pub struct FleetClock {
     machine: SystemClock,
-    /// What this machine's clock is wrong by, for tests.
+    /// The error of this machine's clock, for tests.
     skew_ns: i64,
     ahead_ns: AtomicI64,
 }
@@ -43,7 +43,7 @@ impl FleetClock {
         Self { machine: SystemClock, skew_ns, ahead_ns: AtomicI64::new(0) }
     }
 
-    /// What this machine says, right or wrong.
+    /// This machine's own time, right or wrong.
     pub(crate) fn own_now_ns(&self) -> u64 {
         self.machine.now_ns().saturating_add_signed(self.skew_ns)
     }

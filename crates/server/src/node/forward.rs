@@ -37,7 +37,7 @@ pub(crate) const FORWARDED_TO: HeaderName = HeaderName::from_static("mundi-forwa
 /// The address of the process that holds the world, on answers of other processes: a client that can reach it spares the way over this process.
 pub(crate) const HOLDER: HeaderName = HeaderName::from_static("mundi-holder");
 
-/// What goes along of a request's head; the rest is for the process that took it in.
+/// The headers that are passed on; all others concern the process that received the request.
 const HEADERS: [HeaderName; 4] = [
     header::AUTHORIZATION,
     header::ACCEPT,
@@ -129,7 +129,7 @@ impl Forward for ForwardedCall<'_> {
     }
 }
 
-/// What another process answered.
+/// The answer of another process.
 pub(crate) struct Answered {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,

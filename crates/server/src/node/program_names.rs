@@ -8,7 +8,7 @@ use mundi_store::protocol::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a text stands for that names a program.
+/// The result of looking up a text that names a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundProgram {
     pub manifest: Hash,
@@ -127,7 +127,7 @@ impl Universe {
         }
     }
 
-    /// What people call these manifests. A program that comes with the server has its name alone while it is the newest.
+    /// The program names of these manifests. A program that comes with the server has its name alone while it is the newest.
     pub async fn names_of(&self, manifests: BTreeSet<Hash>) -> Result<BTreeMap<Hash, String>, NodeError> {
         let names = NamesOfManifests { universe: self.id(), manifests };
         let given = self.plane().run(&names).await?.output;

@@ -32,7 +32,7 @@ pub(crate) struct Tenant {
 /// A token is charged with so many bytes at a time for a body that does not say how many it has: not every piece is a transaction.
 const CHARGED_AHEAD_BYTES: u64 = 1 << 20;
 
-/// What is about to be made, as far as it is limited. Unless it is kept, it was not made.
+/// A reservation against the quotas. Unless it is kept, it is given back.
 #[derive(Default)]
 pub(crate) struct Growth {
     reservation: Option<Reservation>,
@@ -117,7 +117,7 @@ impl Node {
 }
 
 impl Growth {
-    /// What is made turned out to have so many bytes: if there is no room for them, it is not made.
+    /// Raises the reservation to so many bytes; fails if there is no room for them.
     pub(crate) async fn grow_to(&mut self, node: &Node, universe: &Universe, bytes: u64) -> Result<(), Problem> {
         if let Some(reservation) = &mut self.reservation {
             let more = bytes.saturating_sub(reservation.bytes());

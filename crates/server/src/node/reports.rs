@@ -1,4 +1,4 @@
-//! What the worker shells of a node report: counters for `/metrics`, events for the log, records for the replay log.
+//! Reports of a node's worker shells: counters for `/metrics`, events for the log, records for the replay log.
 
 use super::{NodeConfig, NodeError, replay_log::ReplayLog};
 use mundi_runtime::{

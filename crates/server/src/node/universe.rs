@@ -35,7 +35,7 @@ use url::Url;
 /// How long a call waits for its reply unless it says so itself.
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What [`Universe::call`] asks of another process.
+/// The headers by which [`Universe::call`] asks another process.
 static ACCEPT_CBOR: LazyLock<HeaderMap> =
     LazyLock::new(|| HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static("application/cbor"))]));
 
@@ -54,7 +54,7 @@ pub struct Universe {
     pub(super) world_names: WorldNames,
 }
 
-/// What the node has, with programs that share its processors as this universe does.
+/// The plane of the node, for programs that share its processors as this universe does.
 fn plane_of(node: &Node, name: &str, id: UniverseId, fuel: Arc<AtomicU64>) -> NodePlane {
     let plane = node.plane().clone();
     let weight = node.config().weights.get(name).copied().unwrap_or(1);
@@ -262,7 +262,7 @@ impl Universe {
         }
     }
 
-    /// What a payload holds.
+    /// The value in a payload.
     pub async fn value(&self, payload: Payload) -> Result<Value, NodeError> {
         let unreadable = |error: cbor::CborError| NodeError::ReplyUnreadable(error.to_string());
         match payload {

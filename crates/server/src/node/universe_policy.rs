@@ -13,7 +13,7 @@ impl Node {
         NodeUniverses(Arc::downgrade(&self.0))
     }
 
-    /// What the configuration says about a universe, by its name or its id.
+    /// The configured rules of a universe, by its name or its id.
     pub fn rules_of(&self, universe: &Universe) -> Option<&UniverseRules> {
         self.rules(universe.name(), universe.id())
     }

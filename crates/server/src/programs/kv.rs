@@ -26,14 +26,14 @@ pub(super) enum Kv {
 
 const IN_MS_MAX: u64 = 10 * 365 * 86_400_000;
 
-/// What `ask` may ask for.
+/// The effects that `ask` may ask for.
 const EFFECTS: [&str; 6] = ["http.request", "llm.chat", "blob.put", "blob.get", "process.run", "external.task"];
 
 pub(super) fn declare(manifest: &mut Manifest) {
     declare_with(manifest, &json!({"type": "integer", "minimum": 0, "maximum": IN_MS_MAX}));
 }
 
-/// What version 1 takes in.
+/// The schemas of version 1.
 pub(super) fn declare_first(manifest: &mut Manifest) {
     declare_with(manifest, &json!({"type": "integer", "minimum": 0}));
 }

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 pub(super) struct Steps;
 
-/// What a worker outside carries out: `{step, plan}`.
+/// The effect that an external worker carries out: `{step, plan}`.
 const STEP: &str = "demo.step";
 
 pub(super) fn declare(manifest: &mut Manifest) {

@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-/// What waits for something of its own tenant to end has no better time to come again.
+/// A request that waits for another one of its own tenant to end has no better time to come again.
 const GAUGE_WAIT: Duration = Duration::from_secs(1);
 
 /// Events, calls and streams of one tenant.
@@ -65,7 +65,7 @@ impl Account {
         }
     }
 
-    /// What counts against a quota now, if this account knows it.
+    /// The use that counts against a quota now, if this account knows it.
     pub(super) fn used(&self, quota: Quota, quotas: &Quotas, now_ns: u64) -> Option<u64> {
         match quota {
             Quota::EventsPerSecond => Some(self.events.lock().used(now_ns, quotas.events_per_second_max?)),

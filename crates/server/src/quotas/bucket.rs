@@ -10,7 +10,7 @@ const NANO: u128 = 1_000_000_000;
 /// No longer wait is returned, because the rate may have changed by then.
 const WAIT_MAX: Duration = Duration::from_secs(3_600);
 
-/// What was taken lately.
+/// A token bucket: the recent use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Bucket {
     /// In billionths, at `at_ns`.
@@ -21,7 +21,7 @@ pub(crate) struct Bucket {
 /// Nothing more is taken now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Full {
-    /// What counts against the rate.
+    /// The use that counts against the rate.
     pub(crate) used: u64,
     /// When there is room for one again.
     pub(crate) wait: Duration,
@@ -39,7 +39,7 @@ impl Bucket {
         }
     }
 
-    /// What was taken already, and could not be refused.
+    /// Charges use that has happened and could not be refused.
     pub(crate) fn charge(&mut self, now_ns: u64, per_second: u64, count: u64) {
         self.wear_off(now_ns, per_second);
         self.used_nano = self.used_nano.saturating_add(u128::from(count) * NANO);
@@ -62,7 +62,7 @@ impl Bucket {
         u64::try_from(left).unwrap_or(u64::MAX)
     }
 
-    /// What counts against the rate, rounded up.
+    /// The use that counts against the rate, rounded up.
     pub(crate) fn used(&mut self, now_ns: u64, per_second: u64) -> u64 {
         self.wear_off(now_ns, per_second);
         u64::try_from(self.used_nano.div_ceil(NANO)).unwrap_or(u64::MAX)

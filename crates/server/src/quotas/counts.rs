@@ -20,7 +20,7 @@ const COUNT_EVERY_NS: u64 = 5_000_000_000;
 /// Counting takes no more than a twentieth of the time.
 const COUNT_SHARE: u64 = 20;
 
-/// What an object uses of a universe's quotas.
+/// The amounts by which an object counts against a universe's quotas.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Amounts {
     pub(crate) worlds: u64,
@@ -67,7 +67,7 @@ impl Amounts {
         }
     }
 
-    /// What programs that are built in add to every universe is nobody's.
+    /// Built-in programs that are added to every universe count against nobody.
     fn of_usage(usage: &Usage, built_in: u64) -> Self {
         Self {
             worlds: usage.worlds,
@@ -117,11 +117,11 @@ pub(crate) struct Counts {
 #[derive(Default)]
 struct State {
     counted: Option<Counted>,
-    /// What is about to be made, or was and is not yet said to be.
+    /// Amounts that are about to be created, or were created and are not yet reported.
     reserved: Amounts,
-    /// What was made since the last count began.
+    /// Amounts created since the last count began.
     made: Amounts,
-    /// What was made since the count that is in progress began.
+    /// Amounts created since the count that is in progress began.
     made_meanwhile: Amounts,
 }
 
@@ -178,7 +178,7 @@ impl Counts {
         Ok(state.known())
     }
 
-    /// What is known without a poll, and whether that is old.
+    /// The amounts that are known without a poll, and whether they are old.
     pub(crate) fn known(&self, now_ns: u64) -> Option<(Amounts, bool)> {
         let state = self.state.lock();
         state.counted.map(|counted| (state.known(), counted.is_old(now_ns)))
@@ -192,7 +192,7 @@ impl Counts {
     }
 }
 
-/// What is about to be made. Dropped before it is kept, it was not made.
+/// Amounts that are about to be created. A reservation that is dropped before it is kept counts as not created.
 pub(crate) struct Reservation {
     counts: Arc<Counts>,
     amounts: Amounts,
@@ -311,7 +311,7 @@ mod tests {
         assert_eq!(count(COUNT_EVERY_NS).await, 2, "one was made and the other was not");
     }
 
-    /// What requests do, one after another.
+    /// The operations of requests, one after another.
     #[derive(Debug, Clone, Copy)]
     enum Op {
         Reserve,

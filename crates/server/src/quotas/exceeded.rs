@@ -5,7 +5,7 @@ use mundi_model::{Code, Coded};
 use parking_lot::Mutex;
 use std::{collections::BTreeMap, time::Duration};
 
-/// Whose quota it is.
+/// The owner of a quota.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Scope {
     Universe,

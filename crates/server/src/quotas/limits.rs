@@ -66,7 +66,7 @@ quotas! {
     Streams, streams_max, "Live tails and exports at a time, in one process.";
 }
 
-/// What holds where nothing was set.
+/// The limits in force where nothing was set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct QuotaDefaults {
     pub per_universe: Quotas,

@@ -9,7 +9,7 @@ use mundi_store::{
 };
 use std::time::Duration;
 
-/// What a token has brought in does not become less by itself: someone has to raise its quota.
+/// A token's total does not fall by itself: someone has to raise its quota.
 const LATER: Duration = Duration::from_secs(3_600);
 
 /// A charge that was made.
@@ -43,7 +43,7 @@ impl TokenCharge {
         self.charge.amount.bytes
     }
 
-    /// What it is for turned out to have more bytes.
+    /// The object of the charge turned out to have more bytes.
     pub(crate) async fn add_bytes(&mut self, plane: &NodePlane, more: u64) -> Result<(), NotCharged> {
         make(plane, &ChargeToken { amount: Amounts::bytes(more).into(), change: change(plane), ..self.charge }).await?;
         self.charge.amount.bytes = self.charge.amount.bytes.saturating_add(more);
@@ -59,7 +59,7 @@ impl TokenCharge {
         }
     }
 
-    /// What was charged for was not made. If this is not reached, the token has paid for nothing: better than the other way round.
+    /// Returns a charge whose object was not created. If this is not reached, the token has paid for nothing: better than the other way round.
     pub(crate) async fn give_back(self, plane: &NodePlane) {
         if let Err(error) = plane.run(&ChargeToken { give_back: true, change: change(plane), ..self.charge }).await {
             tracing::debug!(%error, "a quota charge could not be returned");

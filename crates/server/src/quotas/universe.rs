@@ -33,7 +33,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// From when all universes of the process count their time: a token may be used in several of them.
 static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// What a quota allows, and what counts against it.
+/// The limits of the quotas, and the use that counts against them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct QuotaUse {
     pub(crate) quota: Quota,
@@ -47,7 +47,7 @@ pub(crate) struct UniverseQuotas {
     /// Programs that every universe has.
     built_in: u64,
     configured: Quotas,
-    /// What holds: what was set, and what is configured where nothing was.
+    /// The limits in force: those that were set, and the configured ones for the rest.
     limits: RwLock<Quotas>,
     /// A time that only goes forward.
     clock: Box<dyn Fn() -> u64 + Send + Sync>,
@@ -66,7 +66,7 @@ pub(crate) struct UniverseQuotas {
 #[derive(Default)]
 struct Fuel {
     bucket: Bucket,
-    /// What of the fuel that was used is in the bucket.
+    /// The part of the used fuel that the bucket was charged for.
     charged: u64,
 }
 
@@ -144,7 +144,7 @@ impl UniverseQuotas {
         self.now_ns().saturating_add(u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// What was set, in place of what was before.
+    /// Replaces the limits that were set before.
     pub(crate) fn set(&self, set: Option<Quotas>) {
         let mut limits = self.limits.write();
         if limits.fuel_per_second_max.is_none() {

@@ -19,7 +19,7 @@ use tokio::sync::{Notify, oneshot};
 pub struct ClientLimits {
     /// From one IPv4 address, or one /64 network of IPv6.
     pub per_address_max: usize,
-    /// Whose latest request showed the same token.
+    /// Connections whose latest request showed the same token.
     pub per_token_max: usize,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Client {
     ended: Arc<Notify>,
 }
 
-/// What is known of the request that is in progress, and held for it.
+/// The state of the request that is in progress, and the resources held for it.
 #[derive(Default)]
 struct RequestScope {
     universe: Option<UniverseId>,
@@ -206,7 +206,7 @@ impl FirstUse {
     }
 }
 
-/// What counts as one address: the owner of an IPv6 address has its whole /64 network.
+/// The network that counts as one address: the owner of an IPv6 address has its whole /64 network.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),

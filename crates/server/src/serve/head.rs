@@ -48,7 +48,7 @@ impl Timer for Head {
     }
 }
 
-/// What hyper waits for: it never comes, because a late head ends the connection.
+/// The future that hyper waits for: it never completes, because a late head ends the connection.
 struct HeadWait(Head);
 
 impl Future for HeadWait {

@@ -26,7 +26,7 @@ use tokio::{
 pub(super) struct WriteRate {
     /// The window of time.
     pub(super) timeout: Duration,
-    /// What has to be taken in each window, unless less is left.
+    /// Bytes that must be accepted in each window, unless less is left.
     pub(super) bytes_min: u64,
 }
 

@@ -38,7 +38,7 @@ pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
 
 type Replies = BTreeMap<Place, BTreeMap<InboxSeq, (usize, ReplyOutcome)>>;
 
-/// What a world replied first to each place of its inbox, with the commit.
+/// The first reply of a world to each place of its inbox, with the commit.
 fn first_replies(history: &WorldHistory) -> BTreeMap<InboxSeq, (usize, ReplyOutcome)> {
     let mut replies = BTreeMap::new();
     for (number, fact) in &history.facts {

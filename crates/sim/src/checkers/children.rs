@@ -16,7 +16,7 @@ pub(crate) struct Observed {
     pub(crate) events: Vec<ChildEvent>,
 }
 
-/// What was seen of the children of a parent.
+/// The known state of a parent's children.
 #[derive(Default)]
 pub(crate) struct Watched {
     children: BTreeMap<ChildId, DispatchToken>,

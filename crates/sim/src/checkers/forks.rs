@@ -45,7 +45,7 @@ fn published((_, fact): &(usize, Fact)) -> Option<IntentHash> {
     }
 }
 
-/// What is published with the birth of a fork comes from its parent: effects only into a live one.
+/// The effects that are published with the birth of a fork come from its parent, and only into a live one.
 fn check_inherited(history: &WorldHistory, genesis: &ForkGenesis) -> Result<(), String> {
     let born = history.facts.iter().find_map(|(number, fact)| matches!(fact, Fact::Meta(_)).then_some(*number));
     let inherits =

@@ -13,7 +13,7 @@ pub(crate) struct Observed {
     pub(crate) rows: BTreeMap<u64, Value>,
 }
 
-/// What was seen of the instances of a world.
+/// The known state of the instances of a world.
 #[derive(Default)]
 pub(crate) struct Watched {
     instances: BTreeMap<String, Observed>,
@@ -29,7 +29,7 @@ impl Observed {
         !self.head["ended_ns"].is_null()
     }
 
-    /// What code that keeps all that it sees has seen: the results in the order on record.
+    /// The view of code that keeps all its results: the results in the order on record.
     fn seen(&self) -> Value {
         let ended = self.rows.values().filter(|row| !row[ORDER].is_null());
         let by_order: BTreeMap<_, _> = ended.map(|row| (row[ORDER].as_u64(), row)).collect();

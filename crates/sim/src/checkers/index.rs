@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 type Place = (UniverseId, WorldId);
 
-/// What the log has said so far.
+/// The entries of the log so far.
 #[derive(Default)]
 struct Told {
     metas: BTreeMap<Place, WorldMeta>,

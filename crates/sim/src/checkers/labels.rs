@@ -44,7 +44,7 @@ pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
     Ok(())
 }
 
-/// What a command says about labels, if it is one about them.
+/// The change of labels in a command, if it is one about them.
 fn change(item: &InboxItem) -> Result<Option<LabelChange>, String> {
     match &item.input {
         Input::Control { command, payload: Payload::Inline(bytes) } if command == LabelChange::COMMAND => {

@@ -31,7 +31,7 @@ struct Asked {
 struct Pool {
     asked: BTreeMap<InboxSeq, Asked>,
     answered: BTreeMap<(ClientId, OperationId), Vec<Outcome>>,
-    /// What each client sent under an operation id first.
+    /// The first command that each client sent under an operation id.
     sent: BTreeMap<(ClientId, OperationId), Command>,
     leases: BTreeMap<LeaseId, Followed>,
     owners: BTreeMap<ResourceId, LeaseId>,
@@ -173,7 +173,7 @@ impl Pool {
         }
     }
 
-    /// What ends the holder's authority raises the epoch.
+    /// A command that ends the holder's authority raises the epoch.
     fn raise(&mut self, id: LeaseId, outcome: &Outcome) -> Result<(), String> {
         let Some(lease) = self.leases.get_mut(&id) else { return Ok(()) };
         let epoch = outcome.lease_epoch.unwrap_or(0);

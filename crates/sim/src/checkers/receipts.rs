@@ -64,7 +64,7 @@ fn one(evidence: &Evidence, place: Place, history: &WorldHistory) -> Result<(), 
     })
 }
 
-/// What operators heard agrees with what was enqueued and journaled.
+/// The answers that operators got agree with the items that were enqueued and journaled.
 fn answers_by_hand(
     evidence: &Evidence,
     place: Place,

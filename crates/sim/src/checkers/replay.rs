@@ -24,7 +24,7 @@ use mundi_store::{
 };
 use std::collections::BTreeMap;
 
-/// What the store gives for each living world: its whole journal, and where a restored host stands.
+/// The contents of the store for each living world: its whole journal, and the height of a restored host.
 pub(crate) type ReadBack = BTreeMap<Place, Result<(Vec<Bytes>, (Height, Hash)), String>>;
 
 pub(crate) async fn read_back(plane: &SimPlane, history: &Histories) -> ReadBack {

@@ -39,7 +39,7 @@ pub(crate) fn stopping_world() -> WorldId {
     world_id(1_001)
 }
 
-/// What waits in its inbox from the start.
+/// The items in its inbox at the start.
 const STOPPING: [&str; 7] = ["add n", "fail", "add n", "fail", "fail\nadd n", "add n", "fail"];
 
 /// The programs that worlds of a run may have.

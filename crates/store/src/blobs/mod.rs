@@ -89,7 +89,7 @@ pub(crate) fn incoming_prefix(universe: UniverseId) -> Path {
     Path::from(format!("cas/{universe}/incoming"))
 }
 
-/// What can go wrong in the content store.
+/// Faults of the content store.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum BlobError {
     #[error("{0} is not in the content store")]

@@ -11,7 +11,7 @@ use mundi_model::{Hash, Hasher, limits};
 /// slice of a large buffer would keep all of it alive.
 pub(super) struct Parts<S> {
     source: S,
-    /// What of the last piece did not fit the part before.
+    /// The end of the last piece, which did not fit the part before.
     rest: Bytes,
     hasher: Hasher,
     size: u64,

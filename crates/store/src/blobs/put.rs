@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 /// A put meets a sweep of the same hash at most this often in a row; each needs a grace period.
 const RACES_MAX: u32 = 4;
 
-/// What a body is written from.
+/// The source of a body.
 pub(super) enum Source {
     Memory(Bytes),
     /// An object that was uploaded before its hash was known.

@@ -20,7 +20,7 @@ use mundi_model::{Hash, UniverseId};
 use object_store::path::Path;
 use std::{collections::BTreeSet, fmt::Display};
 
-/// What a streamed put says about its object.
+/// The declaration of a streamed put about its object.
 #[derive(Debug, Clone, Default)]
 pub struct PutStream {
     /// Refuse bytes that do not have this hash.

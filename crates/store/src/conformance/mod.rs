@@ -1,4 +1,4 @@
-//! What must hold on every engine with every object store: public functions that anyone can run on theirs.
+//! Rules for every engine with every object store: public functions that anyone can run on theirs.
 //!
 //! A case fails by panicking with what it expected. Each works in a universe of its own, so that they can run one after
 //! the other on the same stores.

@@ -1,4 +1,4 @@
-//! What every protocol that appends shares: the head must be where the batch starts.
+//! The append that all protocols share: the head must be where the batch starts.
 
 use super::{Batch, JournalError};
 use crate::{

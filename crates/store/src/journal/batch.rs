@@ -27,7 +27,7 @@ pub struct Batch {
     failures: Failures,
 }
 
-/// What a run of records says about steps that failed.
+/// The failed steps in a run of records.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Failures {
     /// Somebody dealt with the failures before these: the world was upgraded, resumed, or its input retried or skipped.
@@ -189,7 +189,7 @@ impl Batch {
         self.intents.contains(&(intent, height))
     }
 
-    /// What it withdraws of what was published before. What it announces and withdraws itself is never published.
+    /// The intents of before that it withdraws. An intent that it announces and withdraws itself is never published.
     pub(crate) fn cancelled(&self) -> &[IntentHash] {
         &self.cancelled
     }

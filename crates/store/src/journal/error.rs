@@ -1,4 +1,4 @@
-//! What can be wrong with a batch, and what can be wrong with a journal.
+//! Faults of a batch, and faults of a journal.
 
 use mundi_model::{Code, Coded, Hash, Height, IntentHash, WorldId};
 

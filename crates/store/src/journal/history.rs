@@ -38,7 +38,7 @@ pub struct History<E, S> {
     /// The next height to read, and the hash that its record must name, once known.
     next: Height,
     chain: Option<Hash>,
-    /// What the head says about the record below it: the last link.
+    /// The head's link to the record below it.
     head: JournalHead,
     page_entries: usize,
 }

@@ -1,4 +1,4 @@
-//! What families of one universe have in common whose keys end with a name: pools, their watch policies, programs.
+//! The parts that families share whose keys end with a name: pools, their watch policies, programs.
 
 /// The functions of a family whose key is `universe | family | name`: `key`, `prefix`, `parse`, `read` and `write`.
 macro_rules! by_name {

@@ -53,7 +53,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// What of it lies above a key that was already seen.
+    /// The part above a key that was already seen.
     pub(crate) fn after(self, seen: &Key) -> Self {
         Self { start: seen.successor().max(self.start), end: self.end }
     }
@@ -63,7 +63,7 @@ impl Span {
         self.after(&Key(seen.into()))
     }
 
-    /// What of it lies below a key that was already seen, as the engine gave it.
+    /// The part below a key that was already seen, as the engine gave it.
     pub(crate) fn before_bytes(self, seen: &[u8]) -> Self {
         Self { start: self.start, end: Key(seen.into()).min(self.end) }
     }
@@ -176,7 +176,7 @@ impl<'a> KeyReader<'a> {
         std::str::from_utf8(self.rest).map(str::to_owned).map_err(|_| self.bad())
     }
 
-    /// What was read so far cannot be.
+    /// The error for bytes that cannot be a key.
     pub(crate) fn bad(&self) -> StoreError {
         bad_key(self.family, self.key)
     }

@@ -1,4 +1,4 @@
-//! What must hold for every family, as test functions that each family's file calls.
+//! Rules that hold for every family, as test functions that each family's file calls.
 
 use super::{Family, Key, decode_value};
 use crate::StoreError;

@@ -146,7 +146,7 @@ families! {
     // Of a universe again.
     WorldChange = 0x34, "worlds/changes";
     ChildWork = 0x40, "children/work";
-    /// What follows is a world, then one of the families below.
+    /// A world follows, then one of the families below.
     World = 0x7f, "w";
 
     // Of a world.

@@ -10,7 +10,7 @@ pub struct Parts<'k> {
     /// The world that the key lies in; `None` for a key of the universe itself.
     pub world: Option<WorldId>,
     pub family: Family,
-    /// What the family makes of the rest.
+    /// The family's part of the key.
     pub rest: &'k [u8],
 }
 

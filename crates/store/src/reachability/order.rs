@@ -3,7 +3,7 @@
 use mundi_model::Hash;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Who refers to whom.
+/// The references between objects.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Graph(BTreeMap<Hash, BTreeSet<Hash>>);
 

@@ -35,7 +35,7 @@ pub struct Compactor<S> {
     config: CompactorConfig,
 }
 
-/// What a turn of the compactor did.
+/// The result of a turn of the compactor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compacted {
     Disabled,

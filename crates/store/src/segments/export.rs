@@ -21,7 +21,7 @@ use std::time::Duration;
 /// Entries that one transaction reads: short enough not to hold back the engine's history.
 const READ_ENTRIES: usize = 1_000;
 
-/// What an export did.
+/// The result of an export.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Exported {
     /// There was not enough to export.

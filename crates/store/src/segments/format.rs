@@ -58,12 +58,12 @@ pub(crate) fn objects_prefix(universe: UniverseId) -> Path {
     Path::from(format!("segments/{universe}"))
 }
 
-/// Whose segment an object is; `None` for what is no segment of the universe.
+/// The world of a segment object; `None` for an object that is no segment of the universe.
 pub(crate) fn world_of_path(universe: UniverseId, path: &Path) -> Option<WorldId> {
     place_of_path(universe, path.as_ref()).map(|(world, _)| world)
 }
 
-/// Whose segment an object is, and the height after its last record.
+/// The world of a segment object, and the height after its last record.
 pub(super) fn place_of_path(universe: UniverseId, path: &str) -> Option<(WorldId, Height)> {
     let place = path.strip_prefix(objects_prefix(universe).as_ref())?.strip_prefix('/')?;
     let (world, heights) = place.split_once('/')?;
@@ -103,7 +103,7 @@ pub fn decode_footer(record: &SegmentRecord, tail: &[u8]) -> Result<Footer, Stri
     Ok(footer)
 }
 
-/// What must hold between a footer and its index record, and within the footer.
+/// Checks a footer against its index record, and within itself.
 fn check_footer(record: &SegmentRecord, footer: &Footer) -> Result<(), String> {
     if (footer.start, footer.end) != (record.start, record.end) || footer.start >= footer.end {
         return Err(format!("it holds {}..{} instead of {}..{}", footer.start, footer.end, record.start, record.end));

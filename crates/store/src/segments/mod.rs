@@ -28,7 +28,7 @@ pub use store::SegmentStore;
 use crate::objects::{ObjectsError, ReadError};
 use mundi_model::{Code, Coded, Height};
 
-/// What can go wrong with a segment.
+/// Faults of a segment.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum SegmentError {
     #[error("the segment {object} is damaged: {what}")]

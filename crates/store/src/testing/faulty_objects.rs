@@ -50,7 +50,7 @@ pub struct Rates {
 pub struct FaultyObjects {
     inner: Arc<dyn ObjectStore>,
     state: Arc<Mutex<State>>,
-    /// Who makes the pauses; without one they take no time.
+    /// The clock that makes the pauses; without one they take no time.
     clock: Option<Arc<dyn Clock>>,
     switch: Option<CrashSwitch>,
     observer: Option<Observer>,

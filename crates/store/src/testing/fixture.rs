@@ -76,7 +76,7 @@ impl<E: Engine, B: Blobs> Fixture<E, B> {
         create_world(&self.engine, &self.clock, &self.blobs, &PlainSnapshots, request).await
     }
 
-    /// What a new world begins with.
+    /// The creation of a new world.
     pub fn beginning(&self, world: WorldId) -> CreateWorld {
         let genesis = Genesis { universe: self.universe, world, manifest: self.manifest_hash(), now_ns: 5 };
         let first = Record { height: Height::GENESIS, prev: Record::CHAIN_START, body: Body::Genesis(genesis) };

@@ -13,7 +13,7 @@ use std::{
     task::{Context, Poll},
 };
 
-/// What happens at a chosen operation.
+/// The fault at a chosen operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trouble {
     /// The process crashes before it.
@@ -32,7 +32,7 @@ impl Trouble {
     pub const ALL: [Self; 5] = [Self::DieBefore, Self::DieAfter, Self::LoseAnswer, Self::LoseCommit, Self::Conflict];
 }
 
-/// What was asked of the engine.
+/// The requests to the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     pub begins: u64,
@@ -68,7 +68,7 @@ struct State {
     cache: Option<BTreeMap<Bytes, Cached>>,
 }
 
-/// What was read of a key, and the version of the first addition to it since.
+/// The value that was read of a key, and the version of the first addition to it since.
 type Cached = (Option<Bytes>, Option<u64>);
 
 /// An engine around an engine. Clones share their counts and their fate.
@@ -115,7 +115,7 @@ impl<E> Probe<E> {
     }
 }
 
-/// What the next operation meets.
+/// The fault of the next operation.
 fn next(state: &Mutex<State>, is_commit: bool) -> Result<Option<Trouble>, EngineError> {
     let mut state = state.lock();
     if state.dead {
@@ -194,7 +194,7 @@ impl<E: Engine> Probe<E> {
 }
 
 impl<T: Transaction> ProbeTransaction<T> {
-    /// What the cache says of a key. A commit that depends on what is not true any more conflicts.
+    /// The value of a key in the cache. A commit conflicts if it depends on a value that is not true any more.
     async fn recall(&mut self, key: &[u8]) -> Result<Option<Option<Bytes>>, EngineError> {
         let found = self.state.lock().cache.as_ref().and_then(|cache| cache.get(key).cloned());
         let Some((value, added_at)) = found.filter(|_| self.source == Some(Source::Cache)) else { return Ok(None) };

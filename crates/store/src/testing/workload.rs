@@ -1,4 +1,4 @@
-//! What a busy store does, as operations that a benchmark can time, on any engine.
+//! The work of a busy store, as operations that a benchmark can time, on any engine.
 
 use super::{Drained, Fixture, PlainSnapshots, event};
 use crate::{Fence, StoreError, journal::NoSegments, protocol::NewItem, restore};

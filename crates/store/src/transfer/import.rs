@@ -17,7 +17,7 @@ use mundi_engine::{Engine, Transaction};
 use mundi_model::cbor;
 use object_store::path::Path;
 
-/// What an export says about itself; one that was not sealed says nothing.
+/// The header of an export; one that was not sealed has none.
 pub async fn read_header(from: &Objects) -> Result<Header, TransferError> {
     let unsealed = || TransferError::Invalid("it was not sealed: export again, it goes on where it was".to_owned());
     let bytes = read_all(from, &header_path()).await?.ok_or_else(unsealed)?;

@@ -33,7 +33,7 @@ use object_store::path::Path;
 /// The version of this format.
 pub const FORMAT: u32 = 1;
 
-/// What an export says about itself.
+/// The header of an export.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Header {
     #[n(0)]

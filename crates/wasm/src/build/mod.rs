@@ -48,7 +48,7 @@ pub struct Built {
     pub path: PathBuf,
     pub component: Vec<u8>,
     pub hash: Hash,
-    /// What it says about itself, as a manifest.
+    /// Its manifest, as the program itself declares it.
     pub manifest: Manifest,
 }
 

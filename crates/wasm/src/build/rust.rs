@@ -13,7 +13,7 @@ use std::{
 type Package = (&'static str, fn() -> bool);
 
 const TARGET: &str = "wasm32-unknown-unknown";
-/// What Debian packages in place of a standard library for the target: a compiler that can build it, and its sources.
+/// The packages that Debian has in place of a standard library for the target: a compiler that can build it, and its sources.
 const DEBIAN: [Package; 4] = [
     ("rustc-web", || version(Path::new("/usr/bin/rustc")).is_some_and(|found| is_new_enough(&found))),
     ("cargo-web", || Path::new("/usr/bin/cargo").is_file()),
@@ -69,7 +69,7 @@ fn lacking() -> BuildError {
     missing(&[what], &[rustup, debian])
 }
 
-/// What can compile for the target here.
+/// The compilers for the target.
 enum Toolchain {
     /// The standard library is there: rustup's way.
     Target,

@@ -100,13 +100,13 @@ const NEW_TYPESCRIPT: &[File] = files!("templates/typescript":
     "tsconfig.json",
 );
 const NEW_PYTHON: &[File] = files!("templates/python": "mundi.json", "program.py", "test_counter.py");
-/// What is different in a project that starts with a durable function.
+/// The files that differ in a project that starts with a durable function.
 const DURABLE_RUST: &[File] = files!("templates/durable/rust": "mundi.json", "src/lib.rs", "tests/counter.rs");
 const DURABLE_TYPESCRIPT: &[File] =
     files!("templates/durable/typescript": "mundi.json", "src/program.ts", "test/counter.test.ts");
 const DURABLE_PYTHON: &[File] = files!("templates/durable/python": "mundi.json", "program.py", "test_counter.py");
 
-/// What a new project starts with.
+/// The start of a new project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Template {
     /// A counter with a durable function beside its handler.

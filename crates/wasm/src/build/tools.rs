@@ -32,7 +32,7 @@ impl Coded for BuildError {
     }
 }
 
-/// What is missing, and how to get it.
+/// The error that names the missing tools, and how to get them.
 pub(super) fn missing(what: &[String], get: &[String]) -> BuildError {
     BuildError::Missing { what: what.join(", "), get: get.join(" ") }
 }

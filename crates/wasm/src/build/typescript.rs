@@ -11,7 +11,7 @@ const NODE_MIN: u32 = 20;
 
 const PACKAGES: [&str; 2] = ["@bytecodealliance/componentize-js@0.23", "esbuild@0.28"];
 
-/// What turns sources into a component; it is run by node, beside the packages that it needs.
+/// The script that makes a component of sources; it is run by node, beside the packages that it needs.
 const SCRIPT: &str = include_str!("../../../../sdk/typescript/build.mjs");
 
 pub(super) fn build(builder: &Builder, project: &Project) -> Result<Vec<u8>, BuildError> {
@@ -49,7 +49,7 @@ struct Tools {
     packages: PathBuf,
 }
 
-/// What is there, or all that is not: nobody wants to hear of the next thing after each.
+/// The tools, or all that are missing at once.
 fn tools(builder: &Builder, project: &Project) -> Result<Tools, BuildError> {
     let (mut lacks, mut get) = (Vec::new(), Vec::new());
     let node = find("node");

@@ -20,7 +20,7 @@ pub(crate) struct Slot {
     /// It has used up its first slice, whatever it was taken for.
     pub(super) has_outlasted: bool,
     pub(super) since: Instant,
-    /// What its thread had used of a processor when it began.
+    /// The processor time of its thread when it began.
     pub(super) cpu_since: Duration,
 }
 

@@ -21,7 +21,7 @@ const DEADLINE_NS: u64 = 3_600 * SECOND_NS;
 
 pub struct OrderSaga;
 
-/// What is kept of an order.
+/// The record of an order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Order {
     state: String,
@@ -160,7 +160,7 @@ fn reserved(world: &mut World, id: &str) -> Result<(), Failure> {
     end(world, id, "placed", None)
 }
 
-/// What was paid is given back.
+/// Gives back a payment.
 fn refund(world: &mut World, id: &str, why: &str) -> Result<(), Failure> {
     let mut order = order(world, id)?;
     let charge = order.charge.clone().ok_or_else(|| Failure::new("nothing was paid"))?;

@@ -22,7 +22,7 @@ struct Todo {
     minutes: Option<i64>,
 }
 
-/// What the service answers.
+/// The answer of the service.
 #[derive(Deserialize)]
 struct Estimate {
     minutes: i64,

@@ -11,7 +11,7 @@ use types::{Chain, Hand, Work, WorkReceipt};
 
 pub struct Awaits;
 
-/// What the handler keeps between its steps.
+/// The state that the handler keeps between its steps.
 #[derive(Serialize, Deserialize)]
 struct Kept {
     n: i64,

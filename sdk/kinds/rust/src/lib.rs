@@ -68,7 +68,7 @@ fn ask(world: &mut World, asked: &Ask, call: &str) -> Result<(), Failure> {
     }
 }
 
-/// What is replied, if that is known already.
+/// The reply, if it is known already.
 fn answered(world: &mut World, event: &Event, kind: &str, call: &str) -> Result<Option<Value>, Failure> {
     Ok(Some(match kind {
         "http.request" => match event.receipt::<HttpRequest>()? {

@@ -26,13 +26,13 @@ pub const INSTANCES_MAX: u32 = 1000;
 pub const ENDED_MAX: u32 = 1000;
 /// Awaits in the log of one instance.
 pub const AWAITS_MAX: u32 = 1000;
-/// What an await or an input may have, so that its cell always fits.
+/// The bytes of an await or an input, so that its cell always fits.
 pub const VALUE_BYTES_MAX: usize = 512 << 10;
 /// Events addressed to one instance that it has not asked for yet.
 pub const SIGNALS_MAX: usize = 100;
 /// All of them together, so that the instance's cell always fits.
 pub const SIGNALS_BYTES_MAX: usize = 256 << 10;
-/// What an instance says about itself.
+/// The bytes of an instance's status.
 pub const STATUS_BYTES_MAX: usize = 64 << 10;
 /// Awaits of one event without a key that a step wakes.
 pub const WAITERS_MAX: u32 = 1000;
@@ -63,7 +63,7 @@ pub(crate) struct Head {
     pub(crate) asked: u32,
     pub(crate) resolved: u32,
     pub(crate) ran: u32,
-    /// What it waits for: number, kind, name, since when.
+    /// The awaits that it waits for: number, kind, name, since when.
     pub(crate) waits: Vec<(u32, String, String, u64)>,
     /// Places of the inbox that its result goes to.
     pub(crate) callers: Vec<String>,
@@ -228,7 +228,7 @@ pub(crate) fn is_name(text: &str) -> bool {
     !text.is_empty() && text.len() <= NAME_BYTES_MAX && text.bytes().all(fits)
 }
 
-/// What a label names.
+/// The instance that a label names.
 pub(crate) struct Label {
     pub(crate) instance: String,
     pub(crate) run: u32,
@@ -297,7 +297,7 @@ pub(crate) fn ended(world: &mut World, head: &Head) -> Result<(), Failure> {
     world.put("$fn/m", &totals)
 }
 
-/// What a value is recognized by.
+/// The hash by which a value is recognized.
 pub(crate) fn print_of(value: &Value) -> Print {
     let bytes = cbor::encode(value);
     (bytes.len(), crc32(&bytes))

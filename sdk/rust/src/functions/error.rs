@@ -3,7 +3,7 @@
 use crate::kinds::EffectError;
 use std::fmt;
 
-/// What a durable function fails with. Any error becomes one, so `?` works on all of them.
+/// The error of a durable function. Any error becomes one, so `?` works on all of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FunctionError {
     code: String,
@@ -56,7 +56,7 @@ impl<E: std::error::Error> From<E> for FunctionError {
     }
 }
 
-/// What the world itself refuses: it has as many open effects or timers as it may have.
+/// The error for a world that has as many open effects or timers as it may have.
 pub(crate) fn full(failure: crate::Failure) -> FunctionError {
     FunctionError::new("FUNCTION_WORLD_FULL", failure.reason)
 }

@@ -57,10 +57,10 @@ use run::{Returned, Scope, Shared};
 use serde::{Serialize, de::DeserializeOwned};
 use std::{future::Future, rc::Rc};
 
-/// What a durable function gives back: made by [`Ctx::done`] or [`Ctx::continue_as`].
+/// The result of a durable function: made by [`Ctx::done`] or [`Ctx::continue_as`].
 pub struct Done(Returned);
 
-/// What is said about an effect beside its params.
+/// Options of an effect beside its params.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EffectOptions {
     retry: u32,
@@ -292,7 +292,7 @@ impl Ctx {
         ask.slot.is_detached.set(true);
     }
 
-    /// What is waited for with the context that this gives ends with `FUNCTION_CANCELLED` when its [`Ctx::cancel`] is called.
+    /// A scope: its awaits end with `FUNCTION_CANCELLED` when its [`Ctx::cancel`] is called.
     pub fn scope(&self) -> Self {
         Self { run: self.run.clone(), scope: Scope::new(Some(self.scope.clone()), false) }
     }
@@ -312,7 +312,7 @@ impl Ctx {
         Limit::new(&self.run, max.max(1))
     }
 
-    /// What a cell of the world holds now. It is on record: a later run sees the same.
+    /// The present value of a cell of the world. It is on record: a later run sees the same.
     pub fn get<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, FunctionError> {
         let found = self.run.borrow_mut().instant(("get", key), &Value::Null, |world| {
             Ok(world.get::<Value>(key).map_err(program::failed)?.unwrap_or(Value::Null))
@@ -336,7 +336,7 @@ impl Ctx {
         self.run.borrow_mut().instant(("delete", key), &Value::Null, delete).map(drop)
     }
 
-    /// What people see of the instance while it runs.
+    /// Sets the status that people see while the instance runs.
     pub fn status(&self, value: &impl Serialize) -> Result<(), FunctionError> {
         self.run.borrow_mut().status = Some(serde_json::to_value(value)?);
         Ok(())

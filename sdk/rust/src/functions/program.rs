@@ -553,7 +553,7 @@ fn failed_call(entry: &Entry, value: Value) -> (EntryState, Value) {
     (EntryState::Error, error)
 }
 
-/// What callers of an instance that has ended hear.
+/// The answer to callers of an instance that has ended.
 fn answer(head: &Head) -> Value {
     if let (Some(result), "done") = (&head.result, &*head.state) {
         return result.clone();

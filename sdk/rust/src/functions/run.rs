@@ -45,7 +45,7 @@ impl Scope {
     }
 }
 
-/// What an await has become.
+/// The state of an await.
 pub(crate) struct Slot {
     pub(crate) number: u32,
     scope: Rc<Scope>,
@@ -104,7 +104,7 @@ pub(crate) struct Diverged {
 pub(crate) type Shared = Rc<RefCell<Run>>;
 pub(crate) type Code = Pin<Box<dyn Future<Output = Result<Returned, FunctionError>>>>;
 
-/// What a function gives back.
+/// The outcome of a function.
 pub(crate) enum Returned {
     Value(Value),
     /// It starts over with this input.
@@ -414,7 +414,7 @@ impl Run {
         mixed ^ mixed >> 31
     }
 
-    /// What the code failed with, for the record.
+    /// The failure of the code, for the record.
     pub(crate) fn failed(&self, error: &FunctionError) -> Failed {
         let message = match error.effect() {
             Some((effect, failed)) => format!("{effect}: {failed}"),

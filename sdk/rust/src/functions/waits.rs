@@ -1,4 +1,4 @@
-//! What durable functions wait for, alone and several at once.
+//! The awaits of durable functions, alone and several at once.
 
 use super::{
     FunctionError,

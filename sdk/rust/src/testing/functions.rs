@@ -18,7 +18,7 @@ pub struct Instance {
     pub function: String,
     pub key: String,
     pub state: String,
-    /// What it waits for: number, kind and name of each await.
+    /// The awaits that it waits for: number, kind and name of each.
     pub waits: Vec<(u32, String, String)>,
     pub status: Option<Value>,
     pub result: Option<Value>,

@@ -22,7 +22,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use state::State;
 use std::{collections::BTreeMap, marker::PhantomData};
 
-/// What a program hears in place of a receipt that its schema refuses.
+/// The receipt that a program gets in place of one that its schema refuses.
 const BAD_RECEIPT: &[u8] = b"the payload does not satisfy the manifest's schema";
 
 fn check_size(payload: &[u8]) -> Result<(), Failure> {
@@ -38,7 +38,7 @@ pub struct TestWorld<P> {
     program: PhantomData<P>,
 }
 
-/// What one step did.
+/// The outputs of one step.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Step {
     /// The answer to the event itself.
@@ -46,7 +46,7 @@ pub struct Step {
     /// Answers to earlier events, by their places.
     pub replies: BTreeMap<String, Value>,
     pub intents: Vec<Intent>,
-    /// What was sent to other worlds; each is also among the intents.
+    /// The messages to other worlds; each is also among the intents.
     pub sent: Vec<Sending>,
     pub timers: Vec<Timer>,
     /// The labels of effects and timers that were withdrawn.
@@ -231,7 +231,7 @@ impl<P: Program> TestWorld<P> {
         state::lend(state, || P::query(&World::new(), name, params)).1
     }
 
-    /// What a cell holds.
+    /// The value of a cell.
     pub fn cell(&self, key: &str) -> Option<Value> {
         self.state.cells.get(key).and_then(|bytes| cbor::decode(bytes).ok())
     }

@@ -1,4 +1,4 @@
-//! What a program's `mundi.json` allows, and whether something is allowed by it.
+//! The permissions of a program's `mundi.json`.
 
 use super::schema::is_valid;
 use crate::{Bytes, Failure, Value, bytes, cbor, kinds};

@@ -1,4 +1,4 @@
-//! What a test world is between two steps, and how a step reaches it.
+//! The state of a test world between two steps, and the access of a step to it.
 
 use super::{Intent, Step, Timer, meter::Meter, offer::Offer};
 use crate::Failure;
@@ -24,9 +24,9 @@ pub(crate) struct State {
     /// Of the event that is being handled.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) meter: Meter,
-    /// What ended the step: whatever the program does after that is not heard.
+    /// The failure that ended the step: later calls of the program have no effect.
     fault: Option<Failure>,
-    /// What the step under way did.
+    /// The outputs of the step under way.
     pub(crate) step: Step,
 }
 

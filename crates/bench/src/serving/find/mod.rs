@@ -33,7 +33,7 @@ pub(crate) struct FindSettings {
     records: usize,
 }
 
-/// What is asked for, and how people call it. Each is a page of a hundred.
+/// The lists that are asked for, with their names. Each is a page of a hundred.
 const PAGES: [(&str, &str); 10] = [
     ("all", "worlds?limit=100"),
     ("by a label of a hundred", "worlds?limit=100&label=customer=0"),

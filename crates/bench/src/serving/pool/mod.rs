@@ -47,7 +47,7 @@ pub(crate) struct PoolSettings {
     etcd: Option<PathBuf>,
 }
 
-/// What one measurement of anyone's cycles came to.
+/// The result of one measurement of cycles.
 struct Cycles {
     per_second: f64,
     p50_ms: f64,

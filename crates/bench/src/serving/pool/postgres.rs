@@ -67,7 +67,7 @@ fn wal_bytes(url: &str) -> Result<f64, Box<dyn Error>> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().parse()?)
 }
 
-/// What all processes of the server have used, and those that have ended and were waited for.
+/// The resources of all processes of the server, and of those that have ended and were waited for.
 fn used() -> Used {
     let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());

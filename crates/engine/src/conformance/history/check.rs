@@ -30,7 +30,7 @@ struct Search<'a> {
     /// Not placed yet.
     waiting: BTreeSet<usize>,
     placed: Vec<usize>,
-    /// What was still waiting, and the state, at places that lead nowhere.
+    /// The calls that were still waiting, and the state, at places that lead nowhere.
     hopeless: BTreeSet<(BTreeSet<usize>, State)>,
     stuck: Stuck,
 }
@@ -72,7 +72,7 @@ impl<'a> Search<'a> {
         false
     }
 
-    /// What may come next. A reader whose reads are true now may always be placed now: it changes nothing.
+    /// The calls that may come next. A reader whose reads are true now may always be placed now: it changes nothing.
     fn candidates(&self, state: &State) -> Vec<usize> {
         let next_stamp = self.waiting.iter().filter_map(|index| stamp(&self.history[*index])).min();
         let first_answer = self.waiting.iter().map(|index| answered(&self.history[*index])).min();

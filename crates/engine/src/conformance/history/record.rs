@@ -129,7 +129,7 @@ async fn read_range(tx: &mut impl Transaction) -> Result<Vec<(Key, Option<Bytes>
     Ok(KEYS.iter().enumerate().map(|(index, key)| (index, value(key))).collect())
 }
 
-/// What is there when all is over belongs to the history.
+/// Adds the state at the end to the history.
 pub(super) async fn final_look(engine: &impl Engine, recorder: &Recorder) -> Proof {
     let called = recorder.tick();
     let mut tx = engine.begin().await?;

@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, collections::BTreeSet, sync::Arc};
 
 pub(super) type Map = BTreeMap<Bytes, Bytes>;
 
-/// What the store holds, and what each commit did to it.
+/// The contents of the store, and the writes of each commit.
 #[derive(Default)]
 pub(super) struct Oracle {
     pub(super) now: Arc<Map>,
@@ -19,7 +19,7 @@ pub(super) struct Oracle {
     last_stamp: Option<Stamp>,
 }
 
-/// What a commit wrote to, and which of these keys it really changed.
+/// The keys that a commit wrote to, and those among them that really changed.
 #[derive(Default)]
 struct Effect {
     changed: BTreeSet<Bytes>,
@@ -66,12 +66,12 @@ pub(super) struct Open {
     view: Map,
     began_after: usize,
     writes: Vec<Write>,
-    /// What no longer depends on the snapshot.
+    /// The keys that no longer depend on the snapshot.
     own: Coverage,
     dependencies: Vec<Dependency>,
 }
 
-/// What the contract says about a commit.
+/// The verdict of the contract about a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// It wrote nothing.
@@ -210,7 +210,7 @@ impl Open {
         self.view.get(key).cloned()
     }
 
-    /// What a range holds, in the order of the read.
+    /// The items of a range, in the order of the read.
     pub(super) fn items(&self, start: &Bytes, end: &Bytes, reverse: bool) -> Items {
         let items = self.view.range(start.clone()..end.clone()).map(|(key, value)| (key.clone(), value.clone()));
         if reverse { items.rev().collect() } else { items.collect() }

@@ -1,4 +1,4 @@
-//! What concurrent writers leave behind is what a replay of their commits, one by one in the order of their
+//! Concurrent writers leave the same state as a replay of their commits, one by one in the order of their
 //! stamps, leaves behind.
 //!
 //! This is where group commit goes wrong: two adds of one group that both start from the state before it, a

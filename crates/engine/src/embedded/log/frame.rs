@@ -42,7 +42,7 @@ pub(in crate::embedded) struct FramePlace {
     pub(in crate::embedded) salt: u64,
 }
 
-/// What a frame says of itself.
+/// The header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::embedded) struct Header {
     pub(in crate::embedded) version: u64,
@@ -143,7 +143,7 @@ fn same(one: &[u8], other: &[u8]) -> usize {
 }
 
 const DELETED: u32 = u32::MAX;
-/// What a write begins with: how much its key shares, then the lengths of the rest of the key and of the value.
+/// The head of a write: how many bytes its key shares, then the lengths of the rest of the key and of the value.
 const SHARED_BYTES: usize = 1;
 const LENGTHS_BYTES: usize = 6;
 

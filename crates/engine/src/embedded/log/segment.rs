@@ -19,12 +19,12 @@ pub(super) const HEADER_BLOCK: u64 = 4096;
 const HEADER_BYTES: usize = 56;
 const CHECKED_BYTES: usize = HEADER_BYTES - 8;
 
-/// What a segment says of itself.
+/// The header of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SegmentHeader {
     pub(super) number: u64,
     pub(super) first_version: u64,
-    /// What the first frame chains to.
+    /// The checksum that the first frame chains to.
     pub(super) chain: u64,
     /// New with each life of the file, and nobody's to guess: see `frame.rs`.
     pub(super) salt: u64,

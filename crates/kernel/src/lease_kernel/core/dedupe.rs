@@ -30,7 +30,7 @@ impl OperationKey {
 }
 
 impl Core<'_> {
-    /// What the operation came to before, if it was sent before.
+    /// The earlier result of the operation, if it was sent before.
     pub(in super::super) fn known_outcome(&mut self, key: &OperationKey) -> Result<Option<Outcome>, Refused> {
         let known: Option<Operation> = self.get(&key.cell())?;
         match known {

@@ -12,7 +12,7 @@ use mundi_model::{
     pool::{HolderId, LeaseId},
 };
 
-/// What a holder presents.
+/// The token that a holder presents.
 #[derive(Debug, Clone, Copy)]
 pub(in super::super) struct HolderToken {
     pub(in super::super) lease: LeaseId,

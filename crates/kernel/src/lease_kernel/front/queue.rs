@@ -32,7 +32,7 @@ pub(in super::super) struct Granted {
 }
 
 impl Core<'_> {
-    /// What can never be granted is refused at once: it would hold up all who come after it.
+    /// A reservation that can never be granted is refused at once: it would hold up all that come after it.
     pub(in super::super) fn enqueue_reserve(&mut self, wish: &Wish<'_>) -> Result<Outcome, Refused> {
         self.check_terms(wish.count.into(), wish.ttl_slots)?;
         if self.label_count(wish.label)?.total < u64::from(wish.count) {

@@ -1,4 +1,4 @@
-//! What watchers leave on record: evidence about the holder of a lease, and the delay between its revoke and its reclaim.
+//! The records of watchers: evidence about the holder of a lease, and the delay between its revoke and its reclaim.
 //!
 //! The kernel knows none of it: evidence changes no state, and a delay frees nothing by itself. A watcher outside reads the delay and sends
 //! `reclaim` when the time has passed.

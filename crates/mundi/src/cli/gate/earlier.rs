@@ -1,4 +1,4 @@
-//! What the project measured before the stop gate: that worlds replay, that a simulated universe is determined by its seed, and that an engine keeps its
+//! The metrics that the project had before the stop gate: that worlds replay, that a simulated universe is determined by its seed, and that an engine keeps its
 //! contract. `mundi gate --earlier` adds these metrics to the report.
 //!
 //! The seeds are locked here, as the fixtures are in their manifest, and each is run in processes of its own.

@@ -24,7 +24,7 @@ impl Logs {
     }
 }
 
-/// What is exported: all that programs say, and what goes wrong here. What the exporter's own client says is not.
+/// The lines that are exported: those of programs, and failures of this process. Lines of the exporter's own client are not.
 pub(super) fn is_exported(metadata: &Metadata<'_>) -> bool {
     let target = metadata.target();
     metadata.is_event() && (target == PROGRAM || target.starts_with(TARGET) && *metadata.level() <= Level::WARN)

@@ -22,7 +22,7 @@ use std::{sync::Arc, time::Duration};
 /// How long the last spans are tried to be sent when the process ends.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What the specification gives an export that nobody gave another.
+/// The specification's timeout of an export without another.
 const TIMEOUT_MS: u64 = 10_000;
 
 /// An answer says how many spans were refused; more than this is no answer.
@@ -124,7 +124,7 @@ fn sampler(name: Option<&str>, argument: Option<&str>) -> Result<Sampler, String
     }
 }
 
-/// What a sampler says to a trace that begins here.
+/// The decision of a sampler about a trace that begins here.
 pub(super) fn root_sampler(sampler: Sampler) -> api::Sampler {
     Arc::new(move |trace| {
         let sampled = sampler.should_sample(None, TraceId::from_bytes(trace), "request", &SpanKind::Server, &[], &[]);

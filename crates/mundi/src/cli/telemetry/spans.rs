@@ -24,7 +24,7 @@ pub(super) struct Spans {
     tracer: SdkTracer,
 }
 
-/// What is known of a span, kept beside it.
+/// The state of a span, kept beside it.
 enum Kept {
     /// It belongs to no trace, as far as is known.
     Waiting(Box<SpanBuilder>),

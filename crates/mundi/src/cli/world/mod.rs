@@ -80,7 +80,7 @@ impl World {
 pub(super) enum WorldCommand {
     /// Archives a world, or all that filters name: they accept no input until they are unarchived.
     Archive(bulk::Bulk),
-    /// What the children of a world may spend.
+    /// The budget of a world's children.
     #[command(subcommand)]
     Budget(child::BudgetCommand),
     /// Sends an event and prints the reply.

@@ -28,7 +28,7 @@ use mundi_store::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// What an attempt that went well gave.
+/// The result of a successful attempt.
 enum Attempted {
     Answered(Answer),
     /// The receipt comes from elsewhere, until this time.

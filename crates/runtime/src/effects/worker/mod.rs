@@ -45,7 +45,7 @@ pub struct AdapterWorkerConfig {
     /// How many calls of one kind run at a time, unless `kind_calls_max` says otherwise.
     pub calls_max: usize,
     pub kind_calls_max: BTreeMap<String, usize>,
-    /// What holds for a kind over all worlds and workers of the universe; every worker must be configured the same.
+    /// The caps of a kind over all worlds and workers of the universe; every worker must be configured the same.
     pub universe_caps: BTreeMap<String, KindCap>,
     /// The keys of adapters in the universe: receipts of these must be signed.
     pub keys: AdapterKeys,

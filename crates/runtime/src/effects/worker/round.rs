@@ -1,4 +1,4 @@
-//! What the loop of an adapter worker keeps between its rounds: the calls that run, and what is known of the queues.
+//! The state that the loop of an adapter worker keeps between its rounds: the calls that run, and the known state of the queues.
 
 use super::AdapterWorker;
 use crate::{
@@ -52,7 +52,7 @@ pub(super) struct Empty {
     pub(super) retry_ns: Option<u64>,
 }
 
-/// What the loop keeps between its rounds.
+/// The state that the loop keeps between its rounds.
 pub(super) struct Round<'a, E, B> {
     pub(super) worker: &'a AdapterWorker<E, B>,
     pub(super) slots: Arc<EffectSlots>,

@@ -197,11 +197,11 @@ pub(super) async fn describe(
 #[derive(Debug, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SpawnForm {
-    /// `process`, `external`, or `external.` and a name of your own.
+    /// `process`, `world`, `agent`, `external`, or `external.` and a name of your own.
     kind: String,
     #[serde(default)]
     params: serde_json::Value,
-    /// What the child may spend at most, beside what its parent may.
+    /// The limit of the child in each lane, in addition to its parent's limit.
     #[serde(default)]
     budget: Lanes,
     /// `running_total_v1` if nothing is said, and nothing else.
@@ -306,7 +306,7 @@ pub(super) async fn cancel(
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct BudgetLine {
     lane: &'static str,
-    /// What its children have spent.
+    /// The sum that its children have spent.
     total: u64,
     /// Null for no limit.
     limit: Option<u64>,
@@ -327,7 +327,7 @@ fn budget_of(lines: mundi_store::protocol::BudgetLines) -> Json<Budget> {
     Json(Budget { accounting: ACCOUNTING_MODE, lanes: lines.into_iter().map(line).collect() })
 }
 
-/// What the children of a world have spent, and may spend.
+/// The spending of a world's children, and their limits.
 #[utoipa::path(
     get, path = "/v1/u/{universe}/worlds/{world}/budget", operation_id = "budget_show", tag = "children",
     responses((status = 200, body = Budget)),

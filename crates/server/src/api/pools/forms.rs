@@ -1,9 +1,9 @@
-//! What commands carry, and what they are answered with.
+//! Payloads of commands, and their answers.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use utoipa::ToSchema;
 
-/// What every command may say about itself.
+/// The fields that every command may have.
 #[derive(Debug, Default)]
 pub(crate) struct Sender {
     /// The same for each attempt of one command; the header `Idempotency-Key` if it is left out, and a new one if that is left out, too.
@@ -52,7 +52,7 @@ pub(crate) struct CommandResult {
     pub(super) ticket: Option<String>,
     /// Under which it can be sent again.
     pub(super) operation_id: String,
-    /// What became of it is known.
+    /// Whether the outcome of the command is known.
     pub(super) outcome: &'static str,
 }
 

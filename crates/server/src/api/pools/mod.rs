@@ -64,7 +64,7 @@ pub(super) fn name_of(text: &str) -> Result<WorldName, Problem> {
     text.parse().map_err(|error: ParseIdError| Problem::new(Code::NameInvalid, error.to_string()))
 }
 
-/// What became of a command that has no result.
+/// The problem for a command that has no result.
 fn refused(error: RuntimeError) -> Problem {
     Problem::from(error).with_outcome()
 }

@@ -82,7 +82,7 @@ impl Form {
         }
     }
 
-    /// What is streamed may be long, because nothing keeps it.
+    /// Streamed results may be long, because nothing keeps them.
     fn bounds(self, time_ms_max: u64) -> Bounds {
         let (rows_max, bytes_max) = match self {
             Self::Whole => (limits::SQL_ROWS_MAX, limits::SQL_BYTES_MAX),
@@ -92,7 +92,7 @@ impl Form {
     }
 }
 
-/// What a query gives, one after another.
+/// One part of a query's result.
 enum Part {
     Columns(Vec<String>),
     Row(Vec<Value>),

@@ -16,7 +16,7 @@ pub struct ChildRequest {
     pub payload: Hash,
     #[n(1)]
     pub expires_at_ns: u64,
-    /// What was answered.
+    /// The answer that was given.
     #[n(2)]
     pub answer: String,
 }

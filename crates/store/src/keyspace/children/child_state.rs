@@ -14,10 +14,10 @@ use mundi_model::{
 
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct ChildState {
-    /// What the next child gets. It never goes back, whatever is removed.
+    /// The number of the next child. It never goes back, whatever is removed.
     #[n(0)]
     pub next_queue_seq: u64,
-    /// What the next dispatch gets. It never goes back.
+    /// The number of the next dispatch. It never goes back.
     #[n(1)]
     pub next_dispatch_seq: u64,
     /// No child below it is queued.
@@ -32,7 +32,7 @@ pub struct ChildState {
     /// How many may be active at a time: as the manifest had it at the last spawn.
     #[n(5)]
     pub active_max: u64,
-    /// What the next child that ends gets.
+    /// The number of the next child that ends.
     #[n(6)]
     pub next_ended: u64,
     /// The first of those that ended and are kept.

@@ -41,7 +41,7 @@ impl ChildWork {
         }
     }
 
-    /// What a row says; nothing, if it cannot be read.
+    /// The content of a row; nothing, if it cannot be read.
     pub(crate) fn read(value: &[u8]) -> Self {
         cbor::decode(value).unwrap_or_default()
     }

@@ -34,7 +34,7 @@ pub struct FailedAttempt {
     pub attempt: u32,
     #[n(1)]
     pub at_ns: u64,
-    /// Who had claimed it.
+    /// The worker that had claimed it.
     #[n(2)]
     pub worker: WorkerId,
     #[n(3)]

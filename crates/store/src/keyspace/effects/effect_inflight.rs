@@ -23,7 +23,7 @@ pub struct EffectInflight {
     pub claim: Claim,
     #[n(1)]
     pub item: EffectItem,
-    /// What becomes of the intent, unless a key of its own says so; `None` if there is such a key.
+    /// The state of the intent, unless a key of its own holds it; `None` if there is such a key.
     #[n(2)]
     pub status: Option<EffectStatus>,
 }

@@ -10,7 +10,7 @@ use minicbor::{Decode, Encode};
 use mundi_engine::Transaction;
 use mundi_model::{Hash, Height, InboxSeq, IntentHash, UniverseId, WorldId, cbor, pool::LeaseId, record::Payload};
 
-/// What an adapter needs to know.
+/// The item of an effect, for adapters.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct EffectItem {
     #[n(0)]
@@ -27,7 +27,7 @@ pub struct EffectItem {
     /// The program's own name for it.
     #[n(5)]
     pub label: String,
-    /// What the policy that allowed it was, if one did.
+    /// The policy that allowed it, if one did.
     #[n(6)]
     pub policy_context: Option<Hash>,
     #[n(7)]
@@ -35,10 +35,10 @@ pub struct EffectItem {
     /// W3C `traceparent`.
     #[n(8)]
     pub trace: Option<String>,
-    /// What the manifest says about effects of this kind.
+    /// The manifest's terms for effects of this kind.
     #[n(9)]
     pub terms: EffectTerms,
-    /// What the event that led to it was correlated by; its receipt carries it on.
+    /// The correlation id of the event that led to it; its receipt carries it on.
     #[n(10)]
     pub correlation_id: Option<String>,
     /// The call that the program works for; its receipt carries it on.
@@ -65,7 +65,7 @@ pub struct EffectLease {
 }
 
 impl EffectLease {
-    /// What the other side gets as `Mundi-Lease`. The pool stands in it: a lease id is one of a pool.
+    /// The value of `Mundi-Lease`. The pool is part of it: a lease id is one of a pool.
     pub fn name(&self) -> String {
         format!("{}/{}", self.pool, self.lease_id)
     }

@@ -11,7 +11,7 @@ use mundi_model::{Hash, UniverseId, WorldId};
 /// How much time one bucket holds: dedupe records live up to this much longer than they must.
 pub const BUCKET_NS: u64 = 300_000_000_000;
 
-/// Whose dedupe record it is. Ordinals are persisted in keys.
+/// The owner of a dedupe record. Ordinals are persisted in keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum DedupeKind {

@@ -39,7 +39,7 @@ impl DedupeId {
         Self(Hash::of_parts([&b"timer:"[..], intent.as_bytes()]))
     }
 
-    /// What a caller chose.
+    /// A name that a caller chose.
     pub fn idempotency_key(key: &str) -> Self {
         Self(Hash::of_parts([&b"key:"[..], key.as_bytes()]))
     }

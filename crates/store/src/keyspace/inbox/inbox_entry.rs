@@ -34,7 +34,7 @@ pub(crate) fn decode(key: &[u8], bytes: &[u8]) -> Result<InboxItem, StoreError> 
     decode_value(Family::InboxEntry, key, bytes)
 }
 
-/// What stands at a place, consumed or not.
+/// The item at a place, consumed or not.
 pub(crate) async fn read<T: Transaction>(
     tx: &mut T,
     universe: UniverseId,

@@ -1,4 +1,4 @@
-//! What waits for a world, and the names of what was sent.
+//! The inbox of a world, and the names of the items that were sent to it.
 
 pub mod dedupe_bucket;
 pub mod inbox_compaction;

@@ -12,7 +12,7 @@ pub fn key(universe: UniverseId, world: WorldId) -> Key {
     KeyBuilder::world(universe, world, Family::Notify).key()
 }
 
-/// What the counter says, opaque. Read it before the inbox: what is enqueued afterwards changes it.
+/// The value of the counter, opaque. Read it before the inbox: items that are enqueued afterwards change it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen(Option<Bytes>);
 
@@ -27,7 +27,7 @@ pub(crate) async fn read<T: Transaction>(tx: &mut T, universe: UniverseId, world
     Ok(Seen(tx.get_snapshot(key(universe, world).as_bytes()).await?))
 }
 
-/// What it says now, and the version up to which that is true.
+/// Its present value, and the version up to which that is true.
 pub(crate) async fn read_newest<E: Engine>(
     engine: &E,
     universe: UniverseId,

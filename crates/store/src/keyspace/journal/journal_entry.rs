@@ -33,7 +33,7 @@ impl StoredRecord {
         Self { height, bytes, hash }
     }
 
-    /// What it says. The chain has been checked, so this fails only for records of a later format.
+    /// The record. The chain has been checked, so this fails only for records of a later format.
     pub fn decode(&self) -> Result<Record, cbor::CborError> {
         cbor::decode(&self.bytes)
     }
@@ -141,7 +141,7 @@ fn value_end(bytes: &[u8], start: usize) -> Result<usize, decode::Error> {
     Ok(decoder.position())
 }
 
-/// What a record begins with: its place in the chain.
+/// The head of a record: its place in the chain.
 pub(crate) struct Link {
     pub(crate) height: Height,
     pub(crate) prev: Hash,

@@ -1,4 +1,4 @@
-//! Who may run a world.
+//! The right to run a world.
 
 pub mod lease;
 pub mod lease_request;

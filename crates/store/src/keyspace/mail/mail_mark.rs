@@ -31,7 +31,7 @@ impl From<MailMark> for MailPlace {
     }
 }
 
-/// What is read on its own: each at-once class, and everything with a time.
+/// A class of messages that is read on its own: each at-once class, and everything with a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum MailClass {

@@ -77,7 +77,7 @@ pub(crate) fn notify_key(universe: UniverseId, worker: WorkerId) -> Key {
     KeyBuilder::universe(universe, Family::MailboxNotify).u64(worker.get()).key()
 }
 
-/// What the counter says, opaque. Read it before the mailbox: a message that is sent afterwards changes it.
+/// The value of the counter, opaque. Read it before the mailbox: a message that is sent afterwards changes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen(Option<Bytes>);
 

@@ -16,7 +16,7 @@ pub(crate) fn bump<T: Transaction>(tx: &mut T, universe: UniverseId, shard: Shar
     Ok(tx.add(key(universe, shard).as_bytes(), 1)?)
 }
 
-/// What the counter says, opaque. Read it before the hints: a hint that is written afterwards changes it.
+/// The value of the counter, opaque. Read it before the hints: a hint that is written afterwards changes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen(Option<Bytes>);
 

@@ -57,7 +57,7 @@ pub(crate) async fn page<T: Transaction>(
     by_lease(tx, Family::LeaseAuthority, (universe, pool), after, items_max).await
 }
 
-/// What a family of a pool's world has for each lease, in the order of leases.
+/// The records of one family of a pool's world, in the order of leases.
 pub(super) async fn by_lease<T: Transaction, V: for<'b> Decode<'b, ()> + Encode<()>>(
     tx: &mut T,
     family: Family,

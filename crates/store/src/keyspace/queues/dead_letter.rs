@@ -29,7 +29,7 @@ pub struct DeadLetter {
     pub item: Vec<u8>,
     #[n(5)]
     pub at_ns: u64,
-    /// Whose mailbox it lay in, for a message.
+    /// The worker in whose mailbox it was, for a message.
     #[n(6)]
     pub worker: Option<WorkerId>,
 }

@@ -40,7 +40,7 @@ impl Queue {
         Self::EffectClaims,
     ];
 
-    /// What people call it.
+    /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Effects => "effects",

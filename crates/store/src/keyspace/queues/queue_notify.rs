@@ -28,7 +28,7 @@ pub fn key(universe: UniverseId, kind: &str) -> Key {
     KeyBuilder::universe(universe, Family::QueueNotify).u64(kind_hash(kind)).key()
 }
 
-/// What the counter says, opaque. Read it before the queue: what is queued afterwards changes it.
+/// The value of the counter, opaque. Read it before the queue: items that are queued afterwards change it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen(Option<Bytes>);
 

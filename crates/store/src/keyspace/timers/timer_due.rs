@@ -41,7 +41,7 @@ pub struct TimerItem {
     /// W3C `traceparent`.
     #[n(6)]
     pub trace: Option<String>,
-    /// What the event that led to it was correlated by.
+    /// The correlation id of the event that led to it.
     #[n(7)]
     pub correlation_id: Option<String>,
     /// The call that the program works for.

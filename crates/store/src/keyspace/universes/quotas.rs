@@ -60,7 +60,7 @@ pub fn key(universe: UniverseId) -> Key {
     KeyBuilder::universe(universe, Family::Quotas).key()
 }
 
-/// What was set, without depending on it: quotas are about what comes next.
+/// The quotas that were set, read without a conflict: they concern later requests.
 pub async fn read<T: Transaction>(tx: &mut T, universe: UniverseId) -> Result<Option<Quotas>, StoreError> {
     get_snapshot(tx, Family::Quotas, &key(universe)).await
 }

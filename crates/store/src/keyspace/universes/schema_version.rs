@@ -16,7 +16,7 @@ pub struct SchemaVersion {
 }
 
 impl SchemaVersion {
-    /// What this code reads and writes.
+    /// The version that this code reads and writes.
     pub const CURRENT: Self = Self { major: 1, minor: 7 };
 
     /// The earliest that this code reads. What development versions before it wrote has no reader: there was no release.

@@ -19,7 +19,7 @@ pub struct TokenRecord {
     /// `None` for all universes.
     #[n(1)]
     pub universe: Option<UniverseId>,
-    /// What the bits mean is the server's to say.
+    /// The bits of its verbs; the server knows their meaning.
     #[n(2)]
     pub verbs: u32,
     #[n(3)]
@@ -27,7 +27,7 @@ pub struct TokenRecord {
     /// For people.
     #[n(4)]
     pub label: String,
-    /// What it may take; what is not said is as the configuration says.
+    /// Its quotas; those that are absent are as configured.
     #[n(5)]
     pub quotas: Option<Quotas>,
 }

@@ -21,7 +21,7 @@ pub struct TokenUsage {
     pub programs: u64,
 }
 
-/// What is stored: the usage, and by which changes it came to that.
+/// The stored record: the usage, and the changes that led to it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode)]
 pub struct StoredUsage {
     #[n(0)]

@@ -18,7 +18,7 @@ pub struct OpenCall {
     /// Where the effect lies until its deadline.
     #[n(1)]
     pub(crate) place_ns: u64,
-    /// What its receipt carries on.
+    /// The correlation id that its receipt carries on.
     #[n(2)]
     pub(crate) correlation_id: Option<String>,
     #[n(3)]

@@ -17,7 +17,7 @@ use mundi_model::{
 };
 use std::collections::BTreeSet;
 
-/// What worlds are found by. Ordinals are persisted.
+/// The indexes by which worlds are found. Ordinals are persisted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Indexed<'a> {
     State(ListedState),

@@ -50,7 +50,7 @@ pub enum LogLevel {
     Error,
 }
 
-/// What a line takes beside its text, at most.
+/// The bytes of a line beside its text, at most.
 const LINE_BYTES: usize = 32;
 
 impl LogPage {

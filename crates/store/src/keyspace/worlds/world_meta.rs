@@ -33,7 +33,7 @@ pub struct WorldMeta {
     /// Why no worker runs it, until an operator releases it.
     #[n(7)]
     pub hold: Option<Hold>,
-    /// What becomes of the effects of a fork, or of a world that arrived.
+    /// The policy for the effects of a fork, or of a world that arrived.
     #[n(8)]
     pub policy: Option<EffectPolicy>,
     /// Its name, unique in the universe: `worlds/names` leads back to it. Most ids follow from the name.
@@ -43,10 +43,10 @@ pub struct WorldMeta {
     /// only the journal says.
     #[n(10)]
     pub paused: Option<bool>,
-    /// What it inherited is published up to here; `None` if all is. Until then it takes no turn.
+    /// The height up to which its inheritance is published; `None` if all is. Until then it takes no turn.
     #[n(11)]
     pub inherits_from: Option<u64>,
-    /// What people find it by; `None` if there are none.
+    /// Its labels; `None` if there are none.
     #[n(12)]
     pub labels: Option<Labels>,
 }

@@ -25,7 +25,7 @@ use mundi_model::{
 };
 use std::collections::BTreeSet;
 
-/// What one transaction reads of them: each is a few keys.
+/// The number of children that one transaction reads: each is a few keys.
 const PAGE: u64 = 100;
 
 /// A terminal child.

@@ -24,7 +24,7 @@ use mundi_model::{
 #[derive(Debug, Clone, Copy)]
 pub struct DebitChild {
     pub claim: ChildClaim,
-    /// What the child has used since it started, lane by lane.
+    /// The spending of the child since it started, lane by lane.
     pub spent: Spend,
     pub now_ns: u64,
 }
@@ -103,7 +103,7 @@ pub(super) async fn debit<T: Transaction>(
     Ok(None)
 }
 
-/// What was not debited before.
+/// The part that was not debited before.
 fn fresh(token: &DispatchToken, spent: Spend) -> Vec<(Lane, u64)> {
     let new = |(lane, amount): (Lane, u64)| {
         let before = if planted(Mutant::ReportRepeated) { 0 } else { token.spent.get(lane).unwrap_or(0) };

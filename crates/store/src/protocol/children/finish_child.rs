@@ -18,7 +18,7 @@ use mundi_model::{
     mutants::{Mutant, planted},
 };
 
-/// What an executor says about a child that is over.
+/// An executor's report about a child that is over.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ChildFinish {
     Passed(Value),

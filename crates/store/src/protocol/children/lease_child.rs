@@ -61,7 +61,7 @@ pub enum ChildDispatched {
     Idle,
 }
 
-/// What the parent's state alone decides.
+/// The decision that the parent's state alone allows.
 #[derive(Debug, PartialEq, Eq)]
 enum Room {
     Free,

@@ -1,4 +1,4 @@
-//! What is known of children. Only reads.
+//! Lists of children. Only reads.
 
 use super::ChildError;
 use crate::protocol::require_world;
@@ -151,7 +151,7 @@ impl Protocol for ListChildParents {
     }
 }
 
-/// What a world's children have spent and may spend.
+/// The spending of a world's children, and their limits.
 #[derive(Debug, Clone, Copy)]
 pub struct ReadBudget {
     pub universe: UniverseId,

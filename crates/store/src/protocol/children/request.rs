@@ -55,7 +55,7 @@ impl RequestName {
         Hash::of_parts([self.endpoint.as_bytes(), b"\0", self.client_request_id.as_bytes()])
     }
 
-    /// What was answered before, if it was. Another payload is refused.
+    /// The earlier answer, if there was one. Another payload is refused.
     pub(super) async fn answered<T: Transaction>(
         &self,
         tx: &mut T,

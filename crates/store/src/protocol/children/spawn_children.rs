@@ -24,7 +24,7 @@ use mundi_model::{
     record::Payload,
 };
 
-/// What the first spawn of a turn reads.
+/// The reads of the first spawn of a turn.
 pub(in crate::protocol) fn reads(universe: UniverseId, parent: WorldId) -> Read {
     child_state::key(universe, parent).planned()
 }

@@ -37,7 +37,7 @@ pub(super) struct Parent {
     pub(super) now_ns: u64,
 }
 
-/// What an event says beside its kind.
+/// The detail of an event beside its kind.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Detail {
     pub(super) code: Option<Code>,
@@ -87,7 +87,7 @@ pub(super) struct End {
     pub(super) kind: EventKind,
     pub(super) outcome: ChildOutcome,
     pub(super) detail: Detail,
-    /// What a child that passed returns.
+    /// The result of a child that passes.
     pub(super) result: Option<Value>,
     /// The token of the lease whose executor says so.
     pub(super) finished_by: Option<[u8; 16]>,
@@ -145,7 +145,7 @@ impl End {
     }
 }
 
-/// What names a child and its dispatch, for its parent.
+/// The names of a child and its dispatch, for its parent.
 fn anchors(token: &DispatchToken) -> BTreeMap<String, Value> {
     let mut fields = BTreeMap::from([("child_id".to_owned(), Value::Text(token.child.to_string()))]);
     fields.extend(token.dispatch_seq.map(|seq| ("dispatch_seq".to_owned(), Value::Integer(seq.into()))));

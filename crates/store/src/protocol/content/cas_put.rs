@@ -25,7 +25,7 @@ use mundi_engine::{ReadPlan, Source, Transaction};
 use mundi_model::{Hash, UniverseId, limits};
 use std::collections::BTreeSet;
 
-/// What is known of a hash before a put: read only.
+/// The known state of a hash before a put: read only.
 pub(crate) struct CasLookup {
     pub(crate) universe: UniverseId,
     pub(crate) hash: Hash,

@@ -17,7 +17,7 @@ use crate::{
 use mundi_engine::Transaction;
 use mundi_model::{Hash, UniverseId, WorkerId};
 
-/// What a sweep is doing, and what it did last.
+/// The state of a sweep, and its last results.
 pub struct ReadSweep {
     pub universe: UniverseId,
 }

@@ -145,7 +145,7 @@ impl AnswerEffect {
         (QueueShard::of(&self.kind, self.intent), QueueSeq::new(Stamp::new(0, 0), 0))
     }
 
-    /// What is known of an effect that is in no queue.
+    /// The item of an effect that is in no queue.
     fn item(&self) -> EffectItem {
         EffectItem {
             world: self.world,

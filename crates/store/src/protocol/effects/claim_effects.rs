@@ -54,7 +54,7 @@ pub(in crate::protocol) const MARK_STEP_NS: u64 = 1_000_000_000;
 
 /// So many queue shards fill a claim when all are full: more would be fetched than can be taken.
 const SHARDS_FILL: usize = 4;
-/// What a look into one queue shard takes at least, if it may.
+/// The items that a look into one queue shard takes at least, if it may.
 const SHARD_ITEMS_MIN: usize = 16;
 
 /// Up to `items_max` effects of one kind.
@@ -70,7 +70,7 @@ pub struct ClaimEffects {
     pub now_ns: u64,
     /// Where to begin. Workers that begin at different shards rarely meet.
     pub first: Shard,
-    /// What holds for the kind in the whole universe, whoever claims. All workers must say the same.
+    /// The cap of the kind in the whole universe, for all workers. All workers must be configured the same.
     pub cap: KindCap,
 }
 
@@ -88,7 +88,7 @@ impl KindCap {
     }
 }
 
-/// What a look into the queue gave.
+/// The result of a look into the queue.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Claims {
     pub effects: Vec<ClaimedEffect>,
@@ -203,7 +203,7 @@ pub async fn claim_effects<E: Engine>(
     }
 }
 
-/// What one transaction took out of the queue.
+/// The items that one transaction took out of the queue.
 struct Taken {
     claimed: Vec<ClaimedEffect>,
     /// Dead letters of one commit are distinguished by their index.
@@ -222,7 +222,7 @@ impl Taken {
     }
 }
 
-/// What a look into a queue shard found, in the order in which it is taken.
+/// The items of a queue shard, in the order in which they are taken.
 struct Looked {
     queue_shard: QueueShard,
     items: Vec<Found>,
@@ -340,7 +340,7 @@ impl ClaimEffects {
         (!is_foreign).then_some(Found { seq, key, bytes, item })
     }
 
-    /// What is read when the items are taken.
+    /// The reads when the items are taken.
     fn reads_to_take(&self, looked: &Looked) -> Vec<Read> {
         let (universe, queue_shard) = (self.universe, looked.queue_shard);
         let mut reads = Vec::with_capacity(1 + 3 * looked.items.len());
@@ -528,7 +528,7 @@ fn plan_rate(before: Option<EffectRate>, rate: RateTerms, now_ns: u64) -> (u64, 
 }
 
 impl EffectClaim {
-    /// What of the effect is left for its holder.
+    /// The part of the effect that its holder still has.
     pub(in crate::protocol) async fn held<T: Transaction>(&self, tx: &mut T) -> Result<Held, StoreError> {
         Held::read(tx, self).await
     }

@@ -24,7 +24,7 @@ use mundi_model::{
     record::{Operator, Payload, ReceiptStatus},
 };
 
-/// What an adapter has to say.
+/// The answer of an adapter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     pub status: ReceiptStatus,
@@ -47,7 +47,7 @@ impl Answer {
         Self { operator: Some(operator), ..Self::new(status, payload, "operator") }
     }
 
-    /// What tells an operator's answer from every other: the same one may be given again.
+    /// The hash that tells an operator's answer from every other: the same one may be given again.
     pub(in crate::protocol) fn by_hand(&self) -> Option<Hash> {
         let operator = self.operator.as_ref()?;
         Some(Hash::of(&cbor::encode(&("mundi.answer.1", self.status, &self.payload, operator))))

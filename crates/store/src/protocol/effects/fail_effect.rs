@@ -93,7 +93,7 @@ impl Protocol for FailEffect {
 }
 
 impl FailEffect {
-    /// What follows from a failure of an attempt that is held, in a transaction with so many receipts before.
+    /// Ends a held attempt that failed, in a transaction with so many receipts before.
     pub(in crate::protocol) async fn end_attempt<T: Transaction>(
         &self,
         tx: &mut T,
@@ -135,7 +135,7 @@ impl FailEffect {
 }
 
 impl FailEffect {
-    /// What is kept of the attempt for people.
+    /// The record of the attempt, for people.
     fn failed_attempt(&self, held: &EffectInflight, next_ns: u64) -> FailedAttempt {
         let Failure { code, reason, .. } = &self.failure;
         FailedAttempt {

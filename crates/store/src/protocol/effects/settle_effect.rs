@@ -28,7 +28,7 @@ use mundi_model::{
     record::{InboxItem, Input, Origin, Receipt, ReceiptStatus},
 };
 
-/// What a holder finds when it comes back with a result.
+/// The claim's state when its holder comes back with a result.
 pub(in crate::protocol) enum Held {
     /// The claim is held, and the world waits.
     Mine(Box<EffectInflight>),

@@ -63,7 +63,7 @@ pub struct WorldCall {
     pub deadline_ns: u64,
 }
 
-/// What came of an attempt at a call.
+/// The result of an attempt at a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Called {
     /// It stands in the destination's inbox, and its effect waits for the reply.
@@ -261,7 +261,7 @@ pub(in crate::protocol) async fn answer_caller<T: Transaction>(
     Ok(true)
 }
 
-/// What a reply is to its caller. An object of the content store belongs to one universe.
+/// The receipt of a reply, for its caller. An object of the content store belongs to one universe.
 fn receipt(outcome: &ReplyOutcome, is_at_home: bool) -> Answer {
     let error = |code, reason: String, fields: Vec<(&str, Value)>| {
         let failure = Failure { code, reason, repeat: Repeat::Never };
@@ -282,7 +282,7 @@ fn receipt(outcome: &ReplyOutcome, is_at_home: bool) -> Answer {
     }
 }
 
-/// What a receipt is made of.
+/// The item that a receipt is made of.
 fn item(open: OpenCall) -> EffectItem {
     let OpenCall { effect, correlation_id, trace, call, .. } = open;
     EffectItem {

@@ -63,7 +63,7 @@ pub struct Enqueue {
     calls: bool,
     /// The index of the first item among those of the commit.
     first_index: u16,
-    /// What sends them, if they are messages.
+    /// The effects that send them, if they are messages.
     sent_by: Option<SendingEffect>,
 }
 
@@ -248,7 +248,7 @@ impl Enqueue {
         Self { sent_by: Some(effect), ..self }
     }
 
-    /// What it will mostly read: a world has the usual priority until someone gives it another one.
+    /// Its usual reads: a world has the usual priority until it is given another one.
     fn reads(&self) -> Vec<Read> {
         let Self { universe, world, .. } = *self;
         let mut reads = reads_of(universe, world, self.items.iter().filter_map(|item| item.dedupe)).collect::<Vec<_>>();
@@ -267,7 +267,7 @@ impl Enqueue {
         self.run(tx).await
     }
 
-    /// What the world itself asked for reaches it in any state but one from which it never returns.
+    /// Items that the world itself asked for reach it in any state but one from which it never returns.
     async fn require_taker<T: Transaction>(&self, tx: &mut T) -> Result<WorldMeta, StoreError> {
         if self.bounded {
             return require_live(tx, self.universe, self.world).await;
@@ -354,7 +354,7 @@ impl Protocol for Enqueue {
     }
 }
 
-/// What is read before anything is enqueued under these names.
+/// The reads before anything is enqueued under these names.
 pub(in crate::protocol) fn reads_of(
     universe: UniverseId,
     world: WorldId,

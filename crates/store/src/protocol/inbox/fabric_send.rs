@@ -164,7 +164,7 @@ impl Protocol for FindMessage {
     }
 }
 
-/// What a receipt of `fabric.send` says, whatever became of the message (`sys/FabricSendReceipt@1`): `status`, `message_id`,
+/// The content of a receipt of `fabric.send`, whatever happened to the message (`sys/FabricSendReceipt@1`): `status`, `message_id`,
 /// `dest_world` and `enqueued_seq`, which is null unless it was enqueued.
 pub fn fabric_receipt(
     status: &str,

@@ -17,7 +17,7 @@ pub struct PeekInbox {
     pub world: WorldId,
 }
 
-/// What the counter says, and the version up to which that is true.
+/// The value of the counter, and the version up to which it is true.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peeked {
     pub notify: Seen,
@@ -30,7 +30,7 @@ impl PeekInbox {
         Ok(Peeked { notify, version })
     }
 
-    /// What the cache of the engine says of it, if it has one, for a turn whose commit
+    /// The value in the engine's cache, if it has one, for a turn whose commit
     /// [expects](crate::protocol::CommitTurn::expects_end) it.
     pub async fn run_cached<E: Engine>(&self, engine: &E) -> Result<Option<Peeked>, StoreError> {
         let cached = notify::read_cached(engine, self.universe, self.world).await?;

@@ -143,7 +143,7 @@ impl<B: Blobs> Commit<'_, B> {
     }
 }
 
-/// What is left to do.
+/// The remaining work.
 #[derive(Debug, PartialEq, Eq)]
 struct Plan {
     index: bool,

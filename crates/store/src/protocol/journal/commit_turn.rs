@@ -67,7 +67,7 @@ use mundi_model::{
 };
 use std::collections::BTreeSet;
 
-/// What a turn did.
+/// Commits a turn.
 #[derive(Debug, Clone)]
 pub struct CommitTurn {
     pub fence: Fence,
@@ -75,11 +75,11 @@ pub struct CommitTurn {
     pub cursor: Option<InboxSeq>,
     /// For a turn that has not read the inbox: nothing was enqueued since the inbox ended here.
     pub expects_end: Option<InboxEnd>,
-    /// What the turn took in, if anything.
+    /// The items that the turn took, if any.
     pub consumed: Option<Consumed>,
     /// Its records, from the head that the turn was read at. Replies and cancellations are taken from here.
     pub records: Batch,
-    /// What is to be dispatched of the intents that the records announce.
+    /// The effects to dispatch, of the intents that the records announce.
     pub effects: Vec<EffectItem>,
     pub timers: Vec<TimerItem>,
     /// Receipts that the world gets with this very turn: a fork that is answered from its parent's.
@@ -96,7 +96,7 @@ pub struct CommitTurn {
     pub now_ns: u64,
 }
 
-/// What others in the same process have to do with a turn.
+/// The connections of a turn to other parts of the same process.
 #[derive(Debug, Clone, Default)]
 pub struct InProcess {
     /// For each effect the claim under which it is published, if an adapter has a slot free for it; the others go into the queue.
@@ -120,7 +120,7 @@ pub struct Consumed {
     through: InboxSeq,
     /// The last one that stood in the inbox.
     last_read: Option<InboxSeq>,
-    /// What leaves the inbox.
+    /// The items and bytes that leave the inbox.
     depth: Depth,
     end: Option<InboxEnd>,
     /// Calls among them that no world made, in order: no effect waits for their replies.
@@ -251,7 +251,7 @@ impl CommitTurn {
         world_index::follow_manifest(tx, universe, world, before, Some(after))
     }
 
-    /// What it reads as long as nothing is wrong.
+    /// Its reads as long as nothing is wrong.
     fn reads(&self) -> Vec<Read> {
         let Fence { universe, world, .. } = self.fence;
         let mut reads = vec![lease::key(universe, world).planned(), journal_head::key(universe, world).planned()];
@@ -489,7 +489,7 @@ impl CommitTurn {
     }
 
     /// A cancelled timer is taken out of the queue; a cancelled effect is marked, and its next claimer drops it.
-    /// What was delivered before stays delivered, with this very turn, too. An effect of which nothing is known, not even a receipt, is
+    /// Effects that were delivered before stay delivered, with this very turn, too. An effect of which nothing is known, not even a receipt, is
     /// in a slot: the mark stays until the slot is free.
     async fn withdraw<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
         let Fence { universe, world, .. } = self.fence;

@@ -34,7 +34,7 @@ pub struct ReadTurn {
     pub bytes_max: usize,
 }
 
-/// What a turn starts from.
+/// The state that a turn starts from.
 #[derive(Debug, Clone)]
 pub struct TurnInput {
     pub head: JournalHead,
@@ -51,7 +51,7 @@ pub struct TurnInput {
 pub struct TurnItem {
     pub seq: InboxSeq,
     pub item: Arc<InboxItem>,
-    /// What it weighs in the inbox; nothing if it never stood there.
+    /// Its weight in the inbox; nothing if it never stood there.
     pub depth: Depth,
 }
 

@@ -50,7 +50,7 @@ impl Default for ExportPolicy {
     }
 }
 
-/// What there is to do for a world.
+/// The next export of a world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NextExport {
     Idle,

@@ -108,7 +108,7 @@ impl Protocol for ClaimMail {
 }
 
 impl ClaimMail {
-    /// What is asked about the messages that will be looked at, if all of them are free.
+    /// The reads about the messages that will be looked at, if all of them are free.
     fn prefetch<T: Transaction>(&self, tx: &mut T, page: &[(Bytes, Bytes)]) -> Result<(), StoreError> {
         let Self { universe, worker, items_max, .. } = *self;
         let mut reads = Vec::new();

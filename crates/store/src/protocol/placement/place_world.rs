@@ -24,7 +24,7 @@ pub struct PlaceWorld {
     pub mail: Vec<(WorkerId, Bytes)>,
 }
 
-/// What may be replaced.
+/// The assignments that may be replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Over {
     Anything,

@@ -31,7 +31,7 @@ pub struct ReadyPage {
     pub more: bool,
 }
 
-/// What the counters of all shards say: the hints of a shard whose counter has not risen are those that were read before, or fewer.
+/// The counters of all shards: the hints of a shard whose counter has not risen are those that were read before, or fewer.
 #[derive(Debug, Clone, Copy)]
 pub struct ReadReadyCounters {
     pub universe: UniverseId,

@@ -1,4 +1,4 @@
-//! What a watcher sees of a shard of a pool: active leases with what is known of their holders, and leases that wait for their reclaim. Only reads.
+//! The view of a watcher: active leases of a shard with the known state of their holders, and leases that wait for their reclaim. Only reads.
 
 use crate::{
     OnUnknown, Protocol, StoreError,
@@ -34,7 +34,7 @@ pub struct WatchedLease {
     pub beats: i64,
 }
 
-/// What the holder of a lease is.
+/// The holder of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HolderSeen {
     /// A world of the universe that goes on, or may go on.

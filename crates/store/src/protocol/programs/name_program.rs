@@ -41,7 +41,7 @@ pub struct ProgramNamed {
     pub before: bool,
 }
 
-/// What is to be done about a name.
+/// The decision about a name.
 #[derive(Debug, PartialEq, Eq)]
 enum Plan {
     Keep(u32),

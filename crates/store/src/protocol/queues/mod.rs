@@ -1,4 +1,4 @@
-//! What the queues have in common, and what nobody could take.
+//! The parts that the queues share, and the items that nobody could take.
 
 pub(in crate::protocol) mod dead_letters;
 pub(in crate::protocol) mod page;

@@ -122,7 +122,7 @@ struct Due {
 }
 
 impl FireTimers {
-    /// What is read when timers are taken and delivered: the record of each, and whether its world knows it; and each world once.
+    /// The reads when timers are taken and delivered: the record of each, and whether its world knows it; and each world once.
     fn reads_to_take(&self, items: &[(Bytes, Bytes)]) -> Vec<Read> {
         let mut worlds: BTreeMap<WorldId, Vec<DedupeId>> = BTreeMap::new();
         let mut reads = Vec::new();

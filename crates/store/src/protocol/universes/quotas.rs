@@ -93,7 +93,7 @@ pub struct ChargeToken {
     pub change: u64,
 }
 
-/// What became of a charge.
+/// The result of a charge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Charged {
     Yes,
@@ -125,7 +125,7 @@ impl Protocol for ChargeToken {
 }
 
 impl ChargeToken {
-    /// What the token has brought in after the charge; `None` if that were too much.
+    /// The usage of the token after the charge; `None` if that were too much.
     fn plan(&self, before: TokenUsage) -> Option<TokenUsage> {
         let Self { amount, quotas, give_back, .. } = self;
         let one = |before: u64, amount: u64, max: Option<u64>| match give_back {

@@ -33,7 +33,7 @@ use mundi_model::{
     record::{Body, EffectPolicy, InboxItem, Record},
 };
 
-/// What a world begins with.
+/// Creates a world.
 #[derive(Debug, Clone)]
 pub struct CreateWorld {
     pub universe: UniverseId,
@@ -44,11 +44,11 @@ pub struct CreateWorld {
     pub snapshot: Bytes,
     /// `None` takes the defaults.
     pub inbox: Option<InboxBounds>,
-    /// What a fork inherits; published before it takes its first turn.
+    /// The things that a fork inherits; published before it takes its first turn.
     pub inherited: Inherited,
     /// The first items of its inbox, a few at most: commands, what starts a child, or what a fork at an await is told.
     pub commands: Vec<InboxItem>,
-    /// What it is called. No other world of the universe may have the name.
+    /// Its name. No other world of the universe may have it.
     pub name: Option<WorldName>,
     /// The labels that it is given, beside those that a fork has from its parent: journaled as its first command.
     pub labels: Option<LabelChange>,
@@ -101,12 +101,12 @@ pub(in crate::protocol) struct Create<'a, B> {
     blobs: &'a B,
 }
 
-/// What follows from the request alone.
+/// The parts that follow from the request alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Beginning {
     first: Batch,
     lineage: Option<Lineage>,
-    /// What the first record says about the snapshot, if it says anything.
+    /// The snapshot that the first record names, if it names one.
     snapshot: Option<Hash>,
     /// By which policy a fork was made.
     policy: Option<EffectPolicy>,
@@ -292,7 +292,7 @@ impl<B: Blobs> Create<'_, B> {
     }
 }
 
-/// What a world that is there already means for a request to create one that begins with this record.
+/// The answer to a request to create a world with this first record, when the world exists already.
 pub(super) fn created_before(world: WorldId, meta: &WorldMeta, first_record: Hash) -> Result<WorldCreated, StoreError> {
     match meta.state {
         WorldState::Live | WorldState::Archived if meta.first_record == first_record => Ok(WorldCreated::Before),

@@ -120,7 +120,7 @@ pub struct FindWorlds {
     pub items_max: usize,
 }
 
-/// What is read to find them.
+/// The index that they are read from.
 #[derive(Debug, PartialEq, Eq)]
 enum Source {
     /// All worlds.
@@ -378,7 +378,7 @@ impl FindWorlds {
         Ok(page)
     }
 
-    /// What of a span lies behind an entry, in the order that is asked for.
+    /// The part of a span behind an entry, in the order that is asked for.
     fn behind(&self, span: Span, entry: &[u8]) -> Span {
         match self.query.order.is_reversed() {
             true => span.before_bytes(entry),
@@ -386,7 +386,7 @@ impl FindWorlds {
         }
     }
 
-    /// What lies behind the page before.
+    /// The spans behind the page before.
     fn rest_of(&self, spans: Vec<Span>) -> Result<Vec<Span>, StoreError> {
         let entry = match &self.after {
             None => return Ok(spans),

@@ -15,7 +15,7 @@ use mundi_model::{UniverseId, WorldName, limits};
 #[derive(Debug, Clone)]
 pub struct FreeName {
     pub universe: UniverseId,
-    /// What it comes from: the name of the parent.
+    /// The name of the parent.
     pub of: String,
     /// `fork` or `import`.
     pub how: &'static str,

@@ -31,7 +31,7 @@ use mundi_model::{
     record::{Body, EffectPolicy, Record, SnapshotNote},
 };
 
-/// What a world arrives with.
+/// Creates a world that arrives in a bundle.
 #[derive(Debug, Clone)]
 pub struct ImportWorld {
     pub universe: UniverseId,
@@ -48,13 +48,13 @@ pub struct ImportWorld {
     pub snapshot: Bytes,
     /// From this height on the records are of a world of this id.
     pub own_from: Height,
-    /// What was open when it left; published before it takes its first turn.
+    /// The effects and timers that were open when it left; published before it takes its first turn.
     pub inherited: Inherited,
     /// Its children where it came from.
     pub children: Option<CarriedChildren>,
-    /// What becomes of its effects from here on.
+    /// The policy for its effects from here on.
     pub policy: EffectPolicy,
-    /// What it is called here. No other world of the universe may have the name.
+    /// Its name here. No other world of the universe may have it.
     pub name: Option<WorldName>,
     /// The labels that it had when it left.
     pub labels: Option<Labels>,

@@ -29,15 +29,15 @@ use mundi_model::{
     record::{Receipt, Record},
 };
 
-/// What a world begins with, in an order that does not change.
+/// The effects, timers and budgets of a new world, in an order that does not change.
 #[derive(Debug, Clone, Default)]
 pub struct Inherited {
-    /// What a live fork goes on waiting for.
+    /// The effects that a live fork continues to wait for.
     pub effects: Vec<EffectItem>,
     pub timers: Vec<TimerItem>,
     /// For open intents that are not carried out, under the world's own names for them.
     pub receipts: Vec<Receipt>,
-    /// What its children have spent, as its journal proves, and may spend.
+    /// The spending of its children, as its journal proves, and their limits.
     pub budgets: Vec<(Lane, ChildBudget)>,
 }
 
@@ -55,7 +55,7 @@ impl Inherited {
     }
 }
 
-/// What a transaction has room for; one item fits always.
+/// The room of a transaction; one item fits always.
 struct Room {
     items: usize,
     bytes: usize,

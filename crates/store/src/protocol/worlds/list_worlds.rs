@@ -67,7 +67,7 @@ pub struct WorldSummary {
 }
 
 impl WorldSummary {
-    /// What it reads.
+    /// Its reads.
     fn reads(universe: UniverseId, world: WorldId) -> impl Iterator<Item = Read> {
         let keys =
             [world_meta::key, lease::key, lease_term::key, world_failure::key, journal_head::key, last_active::key];

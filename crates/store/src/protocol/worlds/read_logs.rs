@@ -18,7 +18,7 @@ pub struct ReadLogs {
     pub world: WorldId,
 }
 
-/// What is kept of a world's log.
+/// The kept end of a world's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogTail {
     pages: Vec<LogPage>,

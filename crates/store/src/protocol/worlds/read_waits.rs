@@ -1,4 +1,4 @@
-//! What a world waits for, as far as one look at its keys says.
+//! The causes that a world waits for, as far as one look at its keys tells.
 //!
 //! Guarantees: one consistent moment. Effects and timers are counted up to a bound; an effect in a slot of its world's process is counted by nobody.
 //! Unknown commit: cannot be; it writes nothing.

@@ -18,7 +18,7 @@ use mundi_kernel::manifest::Schema;
 use shape::Named;
 use std::collections::BTreeSet;
 
-/// What stands at the head of each file.
+/// The head of each file.
 const MADE: &str = "Made by `mundi program build` from mundi.json. Changes here are lost.";
 
 /// Everything that gets a type.
