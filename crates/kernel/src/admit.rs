@@ -71,14 +71,12 @@ pub struct Repair {
     pub operator: Operator,
 }
 
-/// What the step of an item needs beside the item.
+/// The inputs of an item's step beside the item.
 pub(crate) struct Prepared<'i> {
     pub(crate) payload: Cow<'i, [u8]>,
     pub(crate) control: Option<Control>,
     /// The time before which the step may not happen: when its timer is due.
     pub(crate) not_before_ns: u64,
-    /// What it took to check the item against its schema.
-    pub(crate) check_steps: u64,
 }
 
 /// A control command, understood.
@@ -96,36 +94,35 @@ pub(crate) enum Control {
 impl Prepared<'_> {
     /// Of an item that has no step.
     pub(crate) fn skipped() -> Self {
-        Self { payload: Cow::Borrowed(&[]), control: None, not_before_ns: 0, check_steps: 0 }
+        Self { payload: Cow::Borrowed(&[]), control: None, not_before_ns: 0 }
     }
 }
 
-/// Checks a new item and prepares its step.
+/// Checks a new item and prepares its step. The check against its schema spends `work`, also if it rejects the item.
 pub(crate) fn admit<'i>(
     state: &State,
     registry: &Registry,
     objects: &dyn Objects,
     item: &'i InboxItem,
+    work: &mut Work,
 ) -> Result<Prepared<'i>, AdmitError> {
     check_bounds(item)?;
-    let mut prepared = prepare(state, registry, objects, item)?;
+    let prepared = prepare(state, registry, objects, item)?;
     if let Input::Event { schema, .. } = &item.input {
-        let mut work = Work::bounded();
-        let checked = state.active.manifest.check_event_within(schema, &prepared.payload, &mut work);
+        let checked = state.active.manifest.check_event_within(schema, &prepared.payload, work);
         checked.map_err(|error| Rejection::new(error.code_or(Code::EventInvalid), error.to_string()))?;
-        prepared.check_steps = work.spent();
     }
     Ok(prepared)
 }
 
-/// What the step depends on, for an item that was admitted before or is being admitted now.
+/// Collects the inputs of the step, for an item that was admitted before or is being admitted now.
 pub(crate) fn prepare<'i>(
     state: &State,
     registry: &Registry,
     objects: &dyn Objects,
     item: &'i InboxItem,
 ) -> Result<Prepared<'i>, AdmitError> {
-    let plain = |payload| Prepared { payload, control: None, not_before_ns: 0, check_steps: 0 };
+    let plain = |payload| Prepared { payload, control: None, not_before_ns: 0 };
     Ok(match &item.input {
         Input::Message { inbox, headers, .. } if inbox == CHILD_INBOX && !is_of_child(state, headers) => {
             let reason = "it names no open child of this world";
@@ -141,12 +138,12 @@ pub(crate) fn prepare<'i>(
                 || Rejection::new(Code::TimerUnknown, format!("this world does not wait for the timer {timer}"));
             let timer = state.timers.get(timer).and_then(|timer| timer.timer()).ok_or_else(unknown)?;
             let payload = load(objects, &timer.payload)?.into_owned();
-            Prepared { payload: payload.into(), control: None, not_before_ns: timer.due_ns, check_steps: 0 }
+            Prepared { payload: payload.into(), control: None, not_before_ns: timer.due_ns }
         }
         Input::Control { command, payload } => {
             let payload = load(objects, payload)?;
             let control = understand((state, registry), objects, command, &payload)?;
-            Prepared { payload, control: Some(control), not_before_ns: 0, check_steps: 0 }
+            Prepared { payload, control: Some(control), not_before_ns: 0 }
         }
     })
 }

@@ -6,6 +6,7 @@ use crate::{
     manifest::{EffectPolicies, OnFailure},
     meter::LogLine,
     objects::{LoadError, Object, Objects},
+    schema::Work,
     snapshot::SnapshotError,
     state::{Confined, Recording, Savepoint},
     step::{self, CALL_SCHEMA_STEPS, Outcome, bounded},
@@ -58,7 +59,8 @@ impl Arrived {
 pub struct TurnBudget {
     pub records_max: usize,
     pub bytes_max: usize,
-    /// Host calls of all steps together; 64 bytes that pass through the host count as a call.
+    /// Host calls of all steps together; 64 bytes that pass through the host, or 64 steps of a schema check, count as a call.
+    /// The check of an item that is rejected counts, too.
     pub calls_max: u64,
     /// Effects and timers to be published.
     pub effects_max: usize,
@@ -103,7 +105,7 @@ pub struct PublishTimer {
     pub set: TimerSet,
 }
 
-/// What one transaction makes durable. The objects are stored before it.
+/// The changes that one transaction makes durable. The objects are stored before it.
 #[derive(Debug, Clone, Default)]
 pub struct TurnOutput {
     /// How many of the items the cursor passes.
@@ -117,7 +119,7 @@ pub struct TurnOutput {
     /// Answers for callers, among them those whose items were rejected.
     pub replies: Vec<Reply>,
     pub objects: Vec<Object>,
-    /// What the steps logged, each with the height of the record whose step it was.
+    /// The lines that the steps logged, each with the height of the record whose step it was.
     pub logs: Vec<(Height, LogLine)>,
     /// Of a pool: leases that became active or ceased to be, in order. A replay publishes none.
     pub authorities: Vec<AuthorityChange>,
@@ -290,11 +292,12 @@ impl<'w> Turn<'w> {
                 return Ok(());
             }
         };
-        let state = &self.world.state;
+        let (state, mut work) = (&self.world.state, Work::bounded());
         let admitted = match state.skips(arrival.seq) {
             true => Ok(Prepared::skipped()),
-            false => admit::admit(state, &self.world.registry, objects, item),
+            false => admit::admit(state, &self.world.registry, objects, item, &mut work),
         };
+        self.calls += work.spent() / CALL_SCHEMA_STEPS; // a rejected item, too: its check took as long
         let prepared = match admitted {
             Ok(prepared) => prepared,
             Err(AdmitError::Load(error)) => return Err(error.into()),
@@ -304,7 +307,6 @@ impl<'w> Turn<'w> {
                 return Ok(());
             }
         };
-        self.calls += prepared.check_steps / CALL_SCHEMA_STEPS;
         let stamps = Stamps {
             now_ns: arrival.now_ns,
             logical_now_ns: state.logical_time(arrival.now_ns, prepared.not_before_ns),
@@ -319,6 +321,7 @@ impl<'w> Turn<'w> {
             stepped => return stepped,
         }
         // The step happens all the same, and its record says where its checks stopped.
+        self.calls += limits::SCHEMA_WORK_MAX / CALL_SCHEMA_STEPS;
         self.world.state.undo_to(before);
         let stamps = Stamps { schema_work_max: Some(limits::SCHEMA_WORK_MAX), ..stamps };
         match admit::prepare(&self.world.state, &self.world.registry, objects, item) {
@@ -413,7 +416,7 @@ impl<'w> Turn<'w> {
         set.is_some()
     }
 
-    /// What an earlier step of the same turn emitted was not published yet, and now never is.
+    /// Intents that an earlier step of the same turn emitted were not published yet, and now never are.
     fn withdraw(&mut self, hash: IntentHash) {
         let before = self.output.publish.len() + self.output.timers.len();
         self.output.publish.retain(|publish| publish.intent.hash != hash);

@@ -1,9 +1,10 @@
 //! Checks against schemas have a bound, and where one stopped is journaled.
 
-use crate::rig::{Rig, body, identity, manifest, receipt, refusal};
+use crate::rig::{Rig, body, event, identity, manifest, receipt, refusal};
 use mundi_kernel::{
     manifest::{CheckError, CompiledManifest, Manifest, Schema},
     replay::Replay,
+    turn::TurnBudget,
 };
 use mundi_model::{
     Code, Coded, Value, cbor, limits,
@@ -43,6 +44,26 @@ fn an_event_that_takes_too_long_to_check_is_rejected_before_enqueue_and_when_tak
     assert_eq!(refusal(&rig.run(&long)), "SCHEMA_WORK_EXCEEDED");
     assert_eq!(rig.text("a"), "1");
     assert_eq!(bounds(&rig), [None], "what was rejected has no step");
+    rig.replayed();
+}
+
+/// Each rejected check takes as long as a tenth of a second of steps: a turn of a full page of them would occupy its thread for minutes.
+#[test]
+fn rejected_checks_count_against_the_budget_of_their_turn() {
+    let mut rig = with(|manifest| drop(manifest.events.insert("script".into(), expensive())));
+    let long = format!("put a {}", "2".repeat(9_000));
+    let items: Vec<_> = (0..40).map(|_| rig.arrival(event(&long))).collect();
+    let per_turn = usize::try_from(TurnBudget::default().calls_max / (limits::SCHEMA_WORK_MAX / 64)).unwrap();
+    let mut turns = Vec::new();
+    let mut left = items.as_slice();
+    while !left.is_empty() {
+        let output = rig.turn(left);
+        turns.push(output.consumed);
+        left = &left[output.consumed..];
+    }
+    assert_eq!(turns, [per_turn, per_turn, 40 - 2 * per_turn]);
+    let rejected = rig.kinds().iter().filter(|kind| **kind == "rejected").count();
+    assert_eq!(rejected, 40, "each has its record");
     rig.replayed();
 }
 
