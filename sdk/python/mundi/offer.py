@@ -30,6 +30,20 @@ _LIMITS = {
     "step_outputs_max": (256, 256),
     "max_active_children": (2, 64),
 }
+# The same of `wasm.limits`. A stack is a power of two.
+_WASM_LIMITS = {
+    "fuel_max": (50_000_000, 1_000_000_000),
+    "memory_bytes_max": (128 << 20, 256 << 20),
+    "table_elements_max": (100_000, 100_000),
+    "stack_bytes_max": (512 << 10, 1 << 20),
+}
+_WASM_STACK_BYTES_MIN = 64 << 10
+_DAY_MS = 24 * 60 * 60 * 1000
+_U32_MAX = 2**32 - 1
+_RETRY = {"attempts_max": 100, "backoff_ms": _DAY_MS, "backoff_ms_max": _DAY_MS}
+_RATE = {"per_second": _U32_MAX, "burst": _U32_MAX}
+# Kinds whose receipts no adapter gives, so that they carry no signature.
+_UNSIGNED = {"world.call", "child.spawn"}
 _FIELDS = {"name", "version", "events", "effects", "queries", "limits", "on_failure", "wasm"}
 _RULE_FIELDS = {"params", "receipt", "timeout_ms", "retry", "rate", "message_ids", "signed"}
 
@@ -46,16 +60,17 @@ class Refused(Exception):
 class Rules:
     def __init__(self, offer: dict[str, Any]) -> None:
         self._offer = offer
-        _known(offer, _FIELDS)
-        for rule in offer.get("effects", {}).values():
-            _known(rule, _RULE_FIELDS)
-        limits = offer.get("limits", {})
-        _known(limits, _LIMITS)
-        self.limits = {name: limits.get(name, usual) for name, (usual, _) in _LIMITS.items()}
-        for name, (_, most) in _LIMITS.items():
-            if self.limits[name] > most:
-                why = f"limits.{name} is {self.limits[name]}, beyond the kernel's {most}"
-                raise Refused("MANIFEST_INVALID", f"mundi.json: {why}")
+        _known("mundi.json", offer, _FIELDS)
+        self.limits = _limits("limits", offer.get("limits", {}), _LIMITS)
+        for kind, rule in offer.get("effects", {}).items():
+            _check_rule(kind, rule)
+        _check_on_failure(offer.get("on_failure", "continue"))
+        wasm = offer.get("wasm", {})
+        _known("wasm", wasm, {"limits"})
+        stack = _limits("wasm.limits", wasm.get("limits", {}), _WASM_LIMITS)["stack_bytes_max"]
+        if stack < _WASM_STACK_BYTES_MIN or stack & (stack - 1):
+            least = _WASM_STACK_BYTES_MIN
+            raise _invalid(f"wasm.limits.stack_bytes_max is {stack}, not a power of two of at least {least}")
 
     def _rule(self, kind: str) -> Any:
         return self._offer.get("effects", {}).get(kind)
@@ -85,10 +100,55 @@ class Rules:
         return True
 
 
-def _known(what: dict[str, Any], fields: Any) -> None:
+def _invalid(why: str) -> Refused:
+    return Refused("MANIFEST_INVALID", f"mundi.json: {why}")
+
+
+def _known(section: str, what: Any, fields: Any) -> None:
+    if not isinstance(what, dict):
+        raise _invalid(f"{section} is no object")
     for name in what:
         if name not in fields:
-            raise Refused("MANIFEST_INVALID", f"mundi.json: unknown field `{name}`")
+            raise _invalid(f"unknown field `{name}`")
+
+
+def _whole(name: str, value: Any, most: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise _invalid(f"{name} is {value!r}, not a whole number")
+    if value > most:
+        raise _invalid(f"{name} is {value}, beyond the kernel's {most}")
+    return value
+
+
+def _limits(section: str, said: Any, bounds: dict[str, tuple[int, int]]) -> dict[str, int]:
+    """Each limit: as it is said, or as it holds if nothing is said."""
+    _known(section, said, bounds)
+    return {name: _whole(f"{section}.{name}", said.get(name, usual), most) for name, (usual, most) in bounds.items()}
+
+
+def _check_rule(kind: str, rule: Any) -> None:
+    section = f"effects.{kind}"
+    _known(section, rule, _RULE_FIELDS)
+    for name in ("message_ids", "signed"):
+        if not isinstance(rule.get(name, False), bool):
+            raise _invalid(f"{section}.{name} is neither true nor false")
+    if rule.get("signed") and kind in _UNSIGNED:
+        raise _invalid(f"{section}.signed: no adapter answers it, so its receipt is not signed")
+    if rule.get("timeout_ms") is not None:
+        _whole(f"{section}.timeout_ms", rule["timeout_ms"], _DAY_MS)
+    for name, fields in (("retry", _RETRY), ("rate", _RATE)):
+        said = rule.get(name)
+        if said is not None:
+            _known(f"{section}.{name}", said, fields)
+            for field, most in fields.items():
+                _whole(f"{section}.{name}.{field}", said.get(field), most)
+
+
+def _check_on_failure(said: Any) -> None:
+    if said in ("continue", "hold"):
+        return
+    _known("on_failure", said, {"pause_after"})
+    _whole("on_failure.pause_after", said.get("pause_after"), _U32_MAX)
 
 
 def _check(schema: Any, what: str, name: str, data: bytes, code: str) -> None:

@@ -51,6 +51,20 @@ const LIMITS: Record<string, [number, number]> = {
   step_outputs_max: [256, 256],
   max_active_children: [2, 64],
 };
+/** The same of `wasm.limits`. A stack is a power of two. */
+const WASM_LIMITS: Record<string, [number, number]> = {
+  fuel_max: [50_000_000, 1_000_000_000],
+  memory_bytes_max: [128 << 20, 256 << 20],
+  table_elements_max: [100_000, 100_000],
+  stack_bytes_max: [512 << 10, 1 << 20],
+};
+const WASM_STACK_BYTES_MIN = 64 << 10;
+const DAY_MS = 24 * 60 * 60 * 1000;
+const U32_MAX = 2 ** 32 - 1;
+const RETRY: Record<string, number> = { attempts_max: 100, backoff_ms: DAY_MS, backoff_ms_max: DAY_MS };
+const RATE: Record<string, number> = { per_second: U32_MAX, burst: U32_MAX };
+/** Kinds whose receipts no adapter gives, so that they carry no signature. */
+const UNSIGNED = ["world.call", "child.spawn"];
 const FIELDS = ["name", "version", "events", "effects", "queries", "limits", "on_failure", "wasm"];
 const RULE_FIELDS = ["params", "receipt", "timeout_ms", "retry", "rate", "message_ids", "signed"];
 
@@ -61,20 +75,16 @@ export class Rules {
   readonly limits: Record<string, number>;
 
   constructor(private offer: Offer) {
-    const invalid = (why: string) => new Refused("MANIFEST_INVALID", `mundi.json: ${why}`);
-    const known = (what: object, fields: string[]) => {
-      for (const name of Object.keys(what)) if (!fields.includes(name)) throw invalid(`unknown field \`${name}\``);
-    };
-    known(offer, FIELDS);
-    for (const rule of Object.values(offer.effects ?? {})) known(rule, RULE_FIELDS);
-    known(offer.limits ?? {}, Object.keys(LIMITS));
-    this.limits = Object.fromEntries(
-      Object.entries(LIMITS).map(([name, [usual, most]]) => {
-        const value = offer.limits?.[name] ?? usual;
-        if (!(value <= most)) throw invalid(`limits.${name} is ${value}, beyond the kernel's ${most}`);
-        return [name, value];
-      }),
-    );
+    known("mundi.json", offer, FIELDS);
+    this.limits = limitsOf("limits", offer.limits ?? {}, LIMITS);
+    for (const [kind, rule] of Object.entries(offer.effects ?? {})) checkRule(kind, rule);
+    checkOnFailure(offer.on_failure ?? "continue");
+    const wasm = (offer.wasm ?? {}) as { limits?: object };
+    known("wasm", wasm, ["limits"]);
+    const stack = limitsOf("wasm.limits", wasm.limits ?? {}, WASM_LIMITS)["stack_bytes_max"]!;
+    if (stack < WASM_STACK_BYTES_MIN || !Number.isInteger(Math.log2(stack))) {
+      throw invalid(`wasm.limits.stack_bytes_max is ${stack}, not a power of two of at least ${WASM_STACK_BYTES_MIN}`);
+    }
   }
 
   declares(kind: string): boolean {
@@ -108,6 +118,58 @@ export class Rules {
       throw error;
     }
   }
+}
+
+const invalid = (why: string) => new Refused("MANIFEST_INVALID", `mundi.json: ${why}`);
+
+function known(section: string, what: unknown, fields: string[]): void {
+  if (typeof what !== "object" || what === null || Array.isArray(what)) throw invalid(`${section} is no object`);
+  for (const name of Object.keys(what)) if (!fields.includes(name)) throw invalid(`unknown field \`${name}\``);
+}
+
+function whole(name: string, value: unknown, most: number): number {
+  if (typeof value !== "number" || !Number.isInteger(value) || value < 0) {
+    throw invalid(`${name} is ${JSON.stringify(value)}, not a whole number`);
+  }
+  if (value > most) throw invalid(`${name} is ${value}, beyond the kernel's ${most}`);
+  return value;
+}
+
+/** Each limit: as it is said, or as it holds if nothing is said. */
+function limitsOf(section: string, said: object, bounds: Record<string, [number, number]>): Record<string, number> {
+  known(section, said, Object.keys(bounds));
+  return Object.fromEntries(
+    Object.entries(bounds).map(([name, [usual, most]]) => {
+      const value = own(said as Record<string, unknown>, name);
+      return [name, whole(`${section}.${name}`, value === undefined ? usual : value, most)];
+    }),
+  );
+}
+
+function checkRule(kind: string, rule: { [more: string]: unknown }): void {
+  const section = `effects.${kind}`;
+  known(section, rule, RULE_FIELDS);
+  for (const name of ["message_ids", "signed"]) {
+    if (![undefined, true, false].includes(rule[name] as boolean | undefined)) {
+      throw invalid(`${section}.${name} is neither true nor false`);
+    }
+  }
+  if (rule["signed"] && UNSIGNED.includes(kind)) {
+    throw invalid(`${section}.signed: no adapter answers it, so its receipt is not signed`);
+  }
+  if (rule["timeout_ms"] != null) whole(`${section}.timeout_ms`, rule["timeout_ms"], DAY_MS);
+  for (const [name, fields] of [["retry", RETRY], ["rate", RATE]] as const) {
+    if (rule[name] == null) continue;
+    known(`${section}.${name}`, rule[name], Object.keys(fields));
+    const said = rule[name] as Record<string, unknown>;
+    for (const [field, most] of Object.entries(fields)) whole(`${section}.${name}.${field}`, own(said, field), most);
+  }
+}
+
+function checkOnFailure(said: unknown): void {
+  if (said === "continue" || said === "hold") return;
+  known("on_failure", said, ["pause_after"]);
+  whole("on_failure.pause_after", own(said as Record<string, unknown>, "pause_after"), U32_MAX);
 }
 
 function check(schema: unknown, what: string, name: string, bytes: Uint8Array, code: string): void {

@@ -153,8 +153,14 @@ impl Rig {
         let descriptor = mundi_kernel::registry::native_descriptor("misuses", 1).into_bytes();
         let mut manifest = offer.clone();
         manifest["program"] = objects.put(descriptor).to_string().into();
+        // An upload adds the engine. It is for components, so that a native program runs without it.
+        if let Some(wasm) = manifest["wasm"].as_object_mut() {
+            wasm.insert("engine".to_owned(), "test".into());
+        }
+        let described = mundi_model::json::to_canonical(&manifest);
+        Manifest::from_bytes(described.as_bytes()).map_err(|refused| refused.code().to_string())?;
+        manifest.as_object_mut().unwrap().remove("wasm");
         let manifest = mundi_model::json::to_canonical(&manifest);
-        Manifest::from_bytes(manifest.as_bytes()).map_err(|refused| refused.code().to_string())?;
         let manifest = objects.put(manifest.into_bytes());
         let genesis = Genesis { universe: UNIVERSE, world: WORLD, manifest, now_ns: 0 };
         let (world, _) =

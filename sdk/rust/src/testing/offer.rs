@@ -38,16 +38,78 @@ pub(crate) struct Rule {
     receipt: Value,
     #[serde(default)]
     pub(crate) message_ids: bool,
-    // For the server: a test world carries out nothing.
-    #[serde(default, rename = "timeout_ms")]
-    _timeout_ms: Option<u64>,
-    #[serde(default, rename = "retry")]
-    _retry: Value,
+    // For the server: a test world carries out nothing, and checks only that a server would take it.
+    #[serde(default)]
+    timeout_ms: Option<u64>,
+    #[serde(default)]
+    retry: Option<Retry>,
     #[serde(default, rename = "rate")]
-    _rate: Value,
-    #[serde(default, rename = "signed")]
-    _signed: bool,
+    _rate: Option<Rate>,
+    #[serde(default)]
+    signed: bool,
 }
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Retry {
+    attempts_max: u32,
+    backoff_ms: u64,
+    backoff_ms_max: u64,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rate {
+    #[serde(rename = "per_second")]
+    _per_second: u32,
+    #[serde(rename = "burst")]
+    _burst: u32,
+}
+
+/// What follows a failed step; a test world goes on in any case.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum OnFailure {
+    #[default]
+    Continue,
+    #[serde(rename = "pause_after")]
+    PauseAfter(#[expect(dead_code, reason = "only its form is checked")] u32),
+    Hold,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Wasm {
+    limits: WasmLimits,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct WasmLimits {
+    fuel_max: u64,
+    memory_bytes_max: u64,
+    table_elements_max: u64,
+    stack_bytes_max: u64,
+}
+
+impl Default for WasmLimits {
+    fn default() -> Self {
+        Self {
+            fuel_max: 50_000_000,
+            memory_bytes_max: 128 << 20,
+            table_elements_max: 100_000,
+            stack_bytes_max: STACK_BYTES_USUAL,
+        }
+    }
+}
+
+const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
+const EFFECT_ATTEMPTS_MAX: u64 = 100;
+const STACK_BYTES_USUAL: u64 = 512 << 10;
+const STACK_BYTES_MIN: u64 = 64 << 10;
+
+/// Kinds whose receipts no adapter gives, so that they carry no signature.
+const UNSIGNED: [&str; 2] = ["world.call", "child.spawn"];
 
 fn anything() -> Value {
     true.into()
@@ -57,36 +119,85 @@ fn anything() -> Value {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Offer {
     #[serde(rename = "name")]
-    _name: Value,
+    _name: Option<String>,
     #[serde(rename = "version")]
-    _version: Value,
+    _version: Option<u32>,
     events: BTreeMap<String, Value>,
     pub(crate) effects: BTreeMap<String, Rule>,
     queries: BTreeMap<String, Value>,
     pub(crate) limits: Limits,
     #[serde(rename = "on_failure")]
-    _on_failure: Value,
-    #[serde(rename = "wasm")]
-    _wasm: Value,
+    _on_failure: OnFailure,
+    wasm: Wasm,
+}
+
+/// Refuses what is beyond the bounds of the kernel.
+fn within(section: &str, bounds: &[(&str, u64, u64)]) -> Result<(), Failure> {
+    match bounds.iter().find(|(_, value, most)| value > most) {
+        Some((name, value, most)) => Err(invalid(&format!("{section}.{name} is {value}, beyond the kernel's {most}"))),
+        None => Ok(()),
+    }
+}
+
+fn invalid(why: &str) -> Failure {
+    Failure::coded("MANIFEST_INVALID", format!("mundi.json: {why}"))
+}
+
+impl Rule {
+    fn check(&self, kind: &str) -> Result<(), Failure> {
+        if self.signed && UNSIGNED.contains(&kind) {
+            return Err(invalid(&format!(
+                "effects.{kind}.signed: no adapter answers it, so its receipt is not signed"
+            )));
+        }
+        within(&format!("effects.{kind}"), &[("timeout_ms", self.timeout_ms.unwrap_or_default(), DAY_MS)])?;
+        let Some(Retry { attempts_max, backoff_ms, backoff_ms_max }) = self.retry else { return Ok(()) };
+        within(
+            &format!("effects.{kind}.retry"),
+            &[
+                ("attempts_max", attempts_max.into(), EFFECT_ATTEMPTS_MAX),
+                ("backoff_ms", backoff_ms, DAY_MS),
+                ("backoff_ms_max", backoff_ms_max, DAY_MS),
+            ],
+        )
+    }
+}
+
+impl WasmLimits {
+    fn check(&self) -> Result<(), Failure> {
+        let stack = self.stack_bytes_max;
+        if !stack.is_power_of_two() || stack < STACK_BYTES_MIN {
+            let why =
+                format!("wasm.limits.stack_bytes_max is {stack}, not a power of two of at least {STACK_BYTES_MIN}");
+            return Err(invalid(&why));
+        }
+        within(
+            "wasm.limits",
+            &[
+                ("fuel_max", self.fuel_max, 1_000_000_000),
+                ("memory_bytes_max", self.memory_bytes_max, 256 << 20),
+                ("table_elements_max", self.table_elements_max, 100_000),
+                ("stack_bytes_max", stack, 1 << 20),
+            ],
+        )
+    }
 }
 
 impl Offer {
     pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
-        let invalid = |why: String| Failure::coded("MANIFEST_INVALID", format!("mundi.json: {why}"));
-        let offer: Self = serde_json::from_str(text).map_err(|error| invalid(error.to_string()))?;
+        let offer: Self = serde_json::from_str(text).map_err(|error| invalid(&error.to_string()))?;
         let limits = &offer.limits;
-        for (name, value, most) in [
+        let bounds = [
             ("open_intents_max", limits.open_intents_max, 10_000),
             ("timers_max", limits.timers_max, 10_000),
             ("step_calls_max", limits.step_calls_max, 1_000_000),
             ("step_bytes_max", limits.step_bytes_max, 64 << 20),
             ("step_outputs_max", limits.step_outputs_max, 256),
             ("max_active_children", limits.max_active_children, 64),
-        ] {
-            if value > most {
-                return Err(invalid(format!("limits.{name} is {value}, beyond the kernel's {most}")));
-            }
-        }
+        ];
+        within("limits", &bounds)?;
+        offer.effects.iter().try_for_each(|(kind, rule)| rule.check(kind))?;
+        offer.wasm.limits.check()?;
         Ok(offer)
     }
 
