@@ -2,7 +2,7 @@
 
 use crate::{
     cells::{Cells, Entry},
-    intents::{self, FABRIC_SEND, OpenIntent, Place, TIMER_SET, TimerSet, WORLD_SPAWN, intent_hash},
+    intents::{self, FABRIC_SEND, OpenIntent, EmittedAt, TIMER_SET, TimerSet, WORLD_SPAWN, intent_hash},
     manifest::CheckError,
     meter::{Fault, Meter},
     objects::{Object, Objects},
@@ -173,8 +173,8 @@ impl<'a> StepHost<'a> {
 
     /// Counts from the height of the step's record, not of the intent's own: that one depends on what else
     /// the turn appends.
-    fn next_place(&self) -> Place {
-        Place { height: self.height, index: self.emitted }
+    fn next_place(&self) -> EmittedAt {
+        EmittedAt { height: self.height, index: self.emitted }
     }
 
     fn withdraw(&mut self, intent: &OpenIntent) -> Result<(), Stop> {

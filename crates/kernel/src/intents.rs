@@ -23,7 +23,7 @@ pub const WORLD_SPAWN: &str = "world.spawn";
 
 /// Where an intent was emitted: the height of the record whose step did, and its place among the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
-pub struct Place {
+pub struct EmittedAt {
     #[n(0)]
     pub height: Height,
     #[n(1)]
@@ -31,12 +31,12 @@ pub struct Place {
 }
 
 /// The name of an intent. It covers the world, so that a fork's effect is never taken for its parent's.
-pub fn intent_hash(world: WorldId, place: Place, kind: &str, params: &Payload) -> IntentHash {
+pub fn intent_hash(world: WorldId, place: EmittedAt, kind: &str, params: &Payload) -> IntentHash {
     IntentHash::of(&cbor::encode(&("mundi.intent.1", world, place, kind, params)))
 }
 
 /// The id of a spawned world: known before the world exists, and never given twice.
-pub(crate) fn spawned_world(parent: WorldId, place: Place) -> WorldId {
+pub(crate) fn spawned_world(parent: WorldId, place: EmittedAt) -> WorldId {
     let hash = Hash::of(&cbor::encode(&("mundi.world.1", parent, place)));
     let mut id = [0; WorldId::LEN];
     id.copy_from_slice(&hash.as_bytes()[..WorldId::LEN]);
@@ -132,7 +132,7 @@ pub struct OpenIntent {
     #[n(3)]
     pub label: String,
     #[n(4)]
-    pub place: Place,
+    pub place: EmittedAt,
 }
 
 impl OpenIntent {

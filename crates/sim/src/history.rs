@@ -25,7 +25,7 @@ use mundi_store::keyspace::{
 };
 use std::collections::BTreeMap;
 
-pub(crate) type Place = (UniverseId, WorldId);
+pub(crate) type WorldAddress = (UniverseId, WorldId);
 
 /// A fact about one world in a commit.
 #[derive(Debug, Clone)]
@@ -123,7 +123,7 @@ impl WorldHistory {
 /// All worlds.
 #[derive(Debug, Default)]
 pub(crate) struct Histories {
-    pub(crate) worlds: BTreeMap<Place, WorldHistory>,
+    pub(crate) worlds: BTreeMap<WorldAddress, WorldHistory>,
 }
 
 impl Histories {
@@ -143,7 +143,7 @@ impl Histories {
     }
 
     /// The whole history of a world, its ancestors' included, as bytes.
-    pub(crate) fn lineage(&self, (universe, world): Place) -> Vec<Bytes> {
+    pub(crate) fn lineage(&self, (universe, world): WorldAddress) -> Vec<Bytes> {
         let Some(history) = self.worlds.get(&(universe, world)) else { return Vec::new() };
         let parent = history.metas().find_map(|meta| meta.lineage.clone());
         let mut records = parent.map_or_else(Vec::new, |lineage| {
@@ -156,7 +156,7 @@ impl Histories {
     }
 }
 
-fn tell(protocol: Protocol, write: &Write) -> Result<Vec<(Place, Fact)>, String> {
+fn tell(protocol: Protocol, write: &Write) -> Result<Vec<(WorldAddress, Fact)>, String> {
     let parts = Parts::of(write.key()).ok_or_else(|| format!("a key of no family: {:?}", write.key()))?;
     let place = parts.world.map(|world| (parts.universe, world));
     let fact = match (write, place) {
@@ -199,7 +199,7 @@ fn of_world(parts: &Parts<'_>, key: &[u8], value: &Bytes) -> Result<Option<Fact>
     }))
 }
 
-fn of_universe(protocol: Protocol, parts: &Parts<'_>, value: &[u8]) -> Result<Option<(Place, Fact)>, String> {
+fn of_universe(protocol: Protocol, parts: &Parts<'_>, value: &[u8]) -> Result<Option<(WorldAddress, Fact)>, String> {
     let (world, fact) = match parts.family {
         Family::Segment => {
             let world = parts.rest.first_chunk::<16>().ok_or("a short key")?;

@@ -1,5 +1,6 @@
 //! Liveness: whether everything that was begun has ended.
 
+use crate::history::WorldAddress;
 use bytes::Bytes;
 use mundi_engine::{EngineError, Memory};
 use mundi_model::{InboxSeq, UniverseId, WorldId, cbor};
@@ -16,8 +17,6 @@ use mundi_store::{
     testing::engine_contents,
 };
 use std::collections::{BTreeMap, BTreeSet};
-
-type Place = (UniverseId, WorldId);
 
 /// The work that is still in progress, each as a sentence; empty when all is quiet.
 pub(crate) async fn unrest(memory: &Memory, now_ns: u64) -> Result<Vec<String>, EngineError> {
@@ -57,7 +56,7 @@ pub(crate) async fn unrest(memory: &Memory, now_ns: u64) -> Result<Vec<String>, 
 }
 
 /// The worker that should run a world, and whether it has a hint: for the reader who looks for the reason that nobody does.
-fn whose_turn((universe, world): Place, contents: &BTreeMap<Bytes, Bytes>) -> String {
+fn whose_turn((universe, world): WorldAddress, contents: &BTreeMap<Bytes, Bytes>) -> String {
     let assigned = contents.get(assignment::key(universe, world).as_bytes());
     let assigned = match assigned.and_then(|value| cbor::decode::<Assignment>(value).ok()) {
         Some(Assignment { desired: Some(worker), .. }) => format!("assigned to {worker}"),
@@ -79,9 +78,9 @@ fn is_running(value: &[u8]) -> bool {
 }
 
 fn waiting(
-    place: Place,
-    last: &BTreeMap<Place, Vec<u8>>,
-    cursors: &BTreeMap<Place, Option<InboxSeq>>,
+    place: WorldAddress,
+    last: &BTreeMap<WorldAddress, Vec<u8>>,
+    cursors: &BTreeMap<WorldAddress, Option<InboxSeq>>,
 ) -> Option<String> {
     let last: InboxSeq = InboxSeq::from_bytes(<[u8; 12]>::try_from(&last.get(&place)?[..]).ok()?);
     let cursor = cursors.get(&place).copied().flatten();

@@ -38,7 +38,7 @@ const ENTRIES_MAX: u64 = 1 << 20;
 pub(crate) struct Functions {
     folder: PathBuf,
     packs: Vec<Pack>,
-    found: BTreeMap<Hash, Place>,
+    found: BTreeMap<Hash, CodeLocation>,
     made: Mutex<Made>,
     bytes_max: u64,
 }
@@ -49,7 +49,7 @@ struct Pack {
 }
 
 /// Where the code of a function is.
-struct Place {
+struct CodeLocation {
     pack: usize,
     at: u64,
     len: usize,
@@ -71,7 +71,7 @@ impl Functions {
             // One that is damaged, or that another process has removed meanwhile, has nothing.
             if let Ok((file, entries)) = read(&path) {
                 let pack = packs.len();
-                found.extend(entries.into_iter().map(|(key, (at, len, sum))| (key, Place { pack, at, len, sum })));
+                found.extend(entries.into_iter().map(|(key, (at, len, sum))| (key, CodeLocation { pack, at, len, sum })));
                 packs.push(Pack { file, is_used: AtomicBool::new(false) });
             }
         }
@@ -126,7 +126,7 @@ impl Functions {
     }
 
     fn load(&self, key: &[u8]) -> Option<Vec<u8>> {
-        let Place { pack, at, len, sum } = self.found.get(&hash_in(key)?)?;
+        let CodeLocation { pack, at, len, sum } = self.found.get(&hash_in(key)?)?;
         let pack = &self.packs[*pack];
         let mut code = vec![0; *len];
         let mut filled = 0;

@@ -28,7 +28,7 @@ fn between(path: &str, made: &str) -> io::Result<(String, String)> {
 
 fn limits(source: &str) -> String {
     let mut page = format!(
-        "# Limits\n\n{MADE}\n\nEvery fixed bound, from [`{LIMITS}`](../../{LIMITS}). What exceeds one is refused with an \
+        "# Limits\n\n{MADE}\n\nEvery fixed bound, from [`{LIMITS}`](../../{LIMITS}). A value beyond one is refused with an \
          [error code](errors/README.md). Bounds that can be configured are listed in [security](../operating/security.md#limits-and-their-defaults).\n\n\
          | limit | value | reason |\n|---|---|---|\n"
     );

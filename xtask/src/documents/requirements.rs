@@ -61,3 +61,16 @@ fn every_requirement_that_a_source_cites_is_listed() {
         }
     }
 }
+
+/// A comment cites requirements, never a document that is not in the repository.
+#[test]
+fn no_source_cites_a_document_from_outside() {
+    let outside = ["FACTS", "Seed 0", "seed 00", "Document 0", "document 00", "DESIGN.md", "STYLE.md"];
+    let cites = |path: &String| {
+        let text = read(path).unwrap();
+        outside.iter().find(|word| text.contains(**word)).map(|word| format!("{path} cites `{word}`"))
+    };
+    let sources = files(".rs").into_iter().filter(|path| !path.starts_with("xtask/"));
+    let wrong: Vec<_> = sources.chain(files(".md")).filter_map(|path| cites(&path)).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

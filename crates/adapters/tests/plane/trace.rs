@@ -135,7 +135,7 @@ impl Adapter for Slow {
     }
 }
 
-/// Document 000: dispatch to receipt, excluding what the outside takes. The effect waits for a second before anyone serves it.
+/// Dispatch to receipt, without the time of the outside. The effect waits for a second before anyone serves it.
 #[test]
 fn the_call_itself_is_not_in_the_time_from_dispatch_to_receipt() {
     let rig = with_worlds(19, 1);

@@ -25,14 +25,14 @@ const MISPLACED_MAX: u32 = 1_024;
 
 /// Where groups are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum GroupTask {
     /// On the runtime of the process: a lone commit wakes no other thread.
     Shared,
     /// On a thread of its own: the database waits for each group, which must not stand behind all that a busy process does.
     Own,
 }
 
-impl Place {
+impl GroupTask {
     /// How much speaks for the other place, after a group of so many. Some small groups come between large ones under any load; and a load
     /// that is over for a moment is not over.
     fn misplaced(self, before: u32, proposals: usize) -> u32 {
@@ -66,14 +66,14 @@ impl Sequencer {
         let shared = self.shared.connector.handle().clone();
         let mut next = Some((self, VecDeque::new()));
         while let Some((sequencer, waiting)) = next {
-            let run = shared.spawn(sequencer.run(Place::Shared, waiting));
+            let run = shared.spawn(sequencer.run(GroupTask::Shared, waiting));
             let Ok(Some((sequencer, waiting))) = run.await else { return };
-            next = sequencer.run(Place::Own, waiting).await;
+            next = sequencer.run(GroupTask::Own, waiting).await;
         }
     }
 
     /// Commits in one place until the other one suits the load better, or nobody is left who could commit.
-    async fn run(mut self, place: Place, mut waiting: VecDeque<Proposal>) -> Option<(Self, VecDeque<Proposal>)> {
+    async fn run(mut self, place: GroupTask, mut waiting: VecDeque<Proposal>) -> Option<(Self, VecDeque<Proposal>)> {
         let mut misplaced = 0;
         while misplaced < MISPLACED_MAX {
             if waiting.is_empty() {
@@ -85,7 +85,7 @@ impl Sequencer {
             }
             misplaced = place.misplaced(misplaced, waiting.len());
             // Where the process has much to do, more is about to be committed: the next group begins once the runtime got to this task.
-            let round = (place == Place::Own).then(|| self.shared.connector.handle().spawn(async {}));
+            let round = (place == GroupTask::Own).then(|| self.shared.connector.handle().spawn(async {}));
             self.commit_group(&mut waiting).await;
             if let Some(round) = round {
                 within(ROUND_WAIT, round).await;

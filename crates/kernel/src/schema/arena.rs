@@ -172,11 +172,11 @@ fn is_dynamic(schema: &Value) -> bool {
 }
 
 /// The identity of a subschema: its place, and the way that led to it if that matters.
-type Place = (usize, Vec<String>);
+type SchemaAddress = (usize, Vec<String>);
 
 struct Compiler<'r> {
     nodes: Vec<Node>,
-    known: BTreeMap<Place, NodeId>,
+    known: BTreeMap<SchemaAddress, NodeId>,
     waiting: Vec<(NodeId, &'r Value, Resolver<'r>, Draft)>,
     is_dynamic: bool,
 }

@@ -3,7 +3,7 @@
 use crate::rig::{CHILD, Rig, WORLD, fired, receipt};
 use mundi_kernel::{
     fork::{ForkRequest, fork},
-    intents::{Place, intent_hash},
+    intents::{EmittedAt, intent_hash},
     replay::Replay,
     snapshot::KernelSnapshot,
 };
@@ -88,7 +88,7 @@ fn a_history_without_event_hashes_replays_and_has_the_chain_of_before() {
 fn an_intent_hash_can_be_computed_by_hand() {
     let world = WorldId::from_bytes([2; 16]);
     assert_eq!(world, WORLD);
-    let place = Place { height: Height::new(500), index: 1 };
+    let place = EmittedAt { height: Height::new(500), index: 1 };
     let hash = intent_hash(world, place, "http", &Payload::Inline(vec![0xf6]));
     let by_hand = [
         &[0x85, 0x6e][..], // array(5), text(14)

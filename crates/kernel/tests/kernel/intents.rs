@@ -2,7 +2,7 @@
 
 use crate::rig::{CHILD, Rig, UNIVERSE, WORLD, body, event, fired, manifest, receipt, refusal};
 use mundi_kernel::{
-    intents::{Place, intent_hash},
+    intents::{EmittedAt, intent_hash},
     manifest::{EffectRule, Limits, Manifest},
 };
 use mundi_model::{
@@ -13,13 +13,13 @@ use std::collections::BTreeMap;
 
 #[test]
 fn an_intent_hash_covers_world_height_index_kind_and_params() {
-    let place = Place { height: Height::new(7), index: 1 };
+    let place = EmittedAt { height: Height::new(7), index: 1 };
     let params = Payload::Inline(vec![1]);
     let hashes = [
         intent_hash(WORLD, place, "http", &params),
         intent_hash(CHILD, place, "http", &params),
-        intent_hash(WORLD, Place { height: Height::new(8), ..place }, "http", &params),
-        intent_hash(WORLD, Place { index: 2, ..place }, "http", &params),
+        intent_hash(WORLD, EmittedAt { height: Height::new(8), ..place }, "http", &params),
+        intent_hash(WORLD, EmittedAt { index: 2, ..place }, "http", &params),
         intent_hash(WORLD, place, "mail", &params),
         intent_hash(WORLD, place, "http", &Payload::Inline(vec![2])),
     ];
@@ -36,7 +36,7 @@ fn a_receipt_reaches_the_program_under_its_label_and_closes_the_intent() {
     assert_eq!((publish.intent.kind.as_str(), publish.intent.label.as_str()), ("http", "get"));
     assert_eq!(publish.manifest, rig.world.manifest().hash);
     let hash = publish.intent.hash;
-    let expected = intent_hash(WORLD, Place { height: Height::new(1), index: 0 }, "http", &publish.intent.params);
+    let expected = intent_hash(WORLD, EmittedAt { height: Height::new(1), index: 0 }, "http", &publish.intent.params);
     assert_eq!(hash, expected);
 
     rig.take(receipt(hash, "http", ReceiptStatus::Ok, b"answer"));
@@ -60,7 +60,7 @@ fn an_intent_has_exactly_one_terminal_receipt() {
 fn unknown_foreign_and_mismatched_receipts_are_recorded_as_rejected() {
     let mut rig = Rig::new();
     let hash = rig.run("emit http get").publish[0].intent.hash;
-    let foreign = intent_hash(CHILD, Place { height: Height::new(1), index: 0 }, "http", &Payload::Inline(vec![]));
+    let foreign = intent_hash(CHILD, EmittedAt { height: Height::new(1), index: 0 }, "http", &Payload::Inline(vec![]));
     for (intent, kind, code) in [
         (IntentHash::of(b"unknown"), "http", "RECEIPT_UNKNOWN"),
         (foreign, "http", "RECEIPT_UNKNOWN"),

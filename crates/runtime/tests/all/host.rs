@@ -4,13 +4,17 @@
 
 use bytes::Bytes;
 use mundi_engine::Engine;
+use mundi_kernel::{
+    Registry,
+    program::{Event, Failure, Program, View},
+};
 use mundi_model::{
     Code, Coded, Hash, WorkerId, WorldId,
     record::{Input, Payload, ReplyOutcome},
 };
 use mundi_runtime::{
     RuntimeError,
-    testing::{Rig, TestPlane, call, cell, control, script_event, taken},
+    testing::{Rig, Script, TestPlane, call, cell, control, script_event, taken},
     world::{CycleBudget, Progress, WorldHost},
 };
 use mundi_store::{
@@ -19,7 +23,14 @@ use mundi_store::{
     protocol::ReleaseLease,
     testing::{Trouble, engine_contents, world_id},
 };
-use std::{future::Future, time::Duration};
+use std::{
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 fn worker(n: u64) -> WorkerId {
     WorkerId::new(n).unwrap()
@@ -58,6 +69,48 @@ fn a_turn_takes_everything_that_waits_in_one_transaction() {
     });
 }
 
+/// A program that counts its steps.
+struct Counting(Arc<AtomicUsize>);
+
+impl Program for Counting {
+    fn handle(&self, host: &mut dyn mundi_kernel::program::Host, event: &Event<'_>) -> Result<(), Failure> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Script.handle(host, event)
+    }
+
+    fn query(&self, view: &mut dyn View, name: &str, params: &[u8]) -> Result<Vec<u8>, Failure> {
+        Script.query(view, name, params)
+    }
+}
+
+/// A turn of n large events took some n²/2 steps: it began again for each payload that was not in memory.
+#[test]
+fn payloads_in_the_content_store_make_no_step_of_a_turn_run_twice() {
+    with_world(|rig, world| async move {
+        let steps = Arc::new(AtomicUsize::new(0));
+        let mut registry = Registry::new();
+        registry.register_native("script", 1, Counting(steps.clone()));
+        let fence = rig.acquire(world, worker(1)).await.unwrap();
+        let plane = TestPlane { registry: Arc::new(registry), ..rig.plane.clone() };
+        let mut host = WorldHost::restore(plane, fence).await.unwrap();
+
+        let event = |n: usize, bytes: usize| script_event(&format!("put k{n} {}", "v".repeat(bytes)));
+        rig.send(world, (0..40).map(|n| event(n, 20_000)).collect()).await.unwrap();
+        let progress = host.turn(&budget()).await.unwrap();
+        assert!(matches!(progress, Progress::Moved { items: 40, more: false, .. }), "{progress:?}");
+        assert_eq!(steps.swap(0, Ordering::SeqCst), 40);
+
+        // What is read before a turn is bounded: the rest waits for the next one.
+        for n in 0..40 {
+            rig.send(world, vec![event(n, 1_000_000)]).await.unwrap();
+        }
+        let cycled = host.cycle(&CycleBudget { wall_ms_max: u64::MAX, ..budget() }, |_| {}).await.unwrap();
+        assert_eq!((cycled.items, cycled.more), (40, false));
+        assert!(cycled.turns >= 3, "{cycled:?}");
+        assert_eq!(steps.swap(0, Ordering::SeqCst), 40);
+    });
+}
+
 /// The four budgets of a cycle (R-WORKER-2): each ends a turn, or the cycle, although items are left.
 #[test]
 fn each_budget_of_a_cycle_is_kept() {
@@ -80,7 +133,7 @@ fn each_budget_of_a_cycle_is_kept() {
     assert_eq!(cycled("add n", CycleBudget { wall_ms_max: 0, ..one }), (1, 1, true));
 }
 
-/// Seed 000, integration test 1: worker A loses its lease, worker B ends where A would have.
+/// Worker A loses its lease; worker B ends where A would have.
 #[test]
 fn another_worker_continues_byte_for_byte() {
     with_world(|rig, world| async move {
@@ -338,7 +391,7 @@ async fn life(rig: Rig, world: WorldId, scripts: u64) -> Result<(), RuntimeError
     Ok(())
 }
 
-/// Seed 000, crash points 1 to 3 and all others: the task is dropped at every single await.
+/// The task is dropped at every single await.
 #[test]
 fn a_crash_at_every_await_loses_nothing_and_repeats_nothing() {
     let (world, scripts) = (world_id(1), 4);

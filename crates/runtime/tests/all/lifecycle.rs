@@ -143,7 +143,7 @@ fn a_manifest_is_registered_only_with_a_program_that_is() {
     });
 }
 
-/// Seed 000, integration test 5.
+/// A fork boots at its snapshot, and neither world sees inputs of the other.
 #[test]
 fn a_fork_boots_at_the_snapshot_and_goes_its_own_way() {
     Rig::run(|rig| async move {

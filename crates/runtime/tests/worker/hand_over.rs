@@ -70,7 +70,7 @@ fn a_drain_ends_also_if_the_worker_is_stopped_before_it_or_meanwhile() {
     }
 }
 
-/// Seed 000, integration test 1, with whole workers: the second one waits for the lease, and loses nothing.
+/// Failover with whole workers: the second one waits for the lease, and loses nothing.
 #[test]
 fn a_crashed_worker_is_succeeded_when_its_leases_run_out() {
     for seed in 0..20 {

@@ -4,6 +4,7 @@ mod access;
 mod blobs;
 mod bulk;
 mod bundles;
+mod checkup;
 mod children;
 mod console;
 mod dead_letters;
@@ -22,7 +23,7 @@ mod labels;
 mod logs;
 mod moment;
 mod naming;
-mod places;
+mod fair_slots;
 mod pool_gauges;
 mod pools;
 mod problem;
@@ -66,7 +67,7 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// What every handler has.
+/// The state that every handler shares.
 #[derive(Clone)]
 pub struct Api(Arc<ApiState>);
 
@@ -78,6 +79,7 @@ pub struct ApiState {
     sampler: Option<Sampler>,
     requests: Arc<requests::Requests>,
     pool_gauges: Arc<pool_gauges::PoolGauges>,
+    checkups: Arc<checkup::Checkups>,
     bodies: Arc<Bodies>,
     answers: Arc<Bodies>,
 }
@@ -89,9 +91,9 @@ pub struct ApiLimits {
     /// How long a body may take to arrive. One that is streamed has so much time more for every `body_bytes_per_second_min`.
     pub body_timeout: Duration,
     pub body_bytes_per_second_min: u64,
-    /// What all bodies may take together.
+    /// The budget of all request bodies together.
     pub bodies: BodyBudgets,
-    /// What all answers may take together that wait to be read.
+    /// The budget of all answers that wait to be read.
     pub answers: BodyBudgets,
     /// The longest that a call, a claim or a tail is held open.
     pub wait_max: Duration,
@@ -126,17 +128,17 @@ impl Api {
     /// An API whose requests are part of traces, if there is one who decides which of them are recorded.
     pub fn sampled(node: Node, limits: ApiLimits, access: AccessPolicy, sampler: Option<Sampler>) -> Self {
         let (bodies, answers) = (Bodies::new(limits.bodies), Bodies::of_answers(limits.answers));
-        let (requests, pool_gauges) = (Arc::default(), Arc::default());
-        Self(Arc::new(ApiState { node, limits, access, sampler, requests, pool_gauges, bodies, answers }))
+        let (requests, pool_gauges, checkups) = (Arc::default(), Arc::default(), Arc::default());
+        Self(Arc::new(ApiState { node, limits, access, sampler, requests, pool_gauges, checkups, bodies, answers }))
     }
 
     /// The same at another address, where others may come from.
     pub fn at(&self, access: AccessPolicy) -> Self {
-        let ApiState { node, limits, sampler, requests, pool_gauges, bodies, answers, .. } = &*self.0;
+        let ApiState { node, limits, sampler, requests, pool_gauges, checkups, bodies, answers, .. } = &*self.0;
         let (node, limits, sampler) = (node.clone(), limits.clone(), sampler.clone());
-        let (requests, pool_gauges) = (requests.clone(), pool_gauges.clone());
+        let (requests, pool_gauges, checkups) = (requests.clone(), pool_gauges.clone(), checkups.clone());
         let (bodies, answers) = (bodies.clone(), answers.clone());
-        Self(Arc::new(ApiState { node, limits, access, sampler, requests, pool_gauges, bodies, answers }))
+        Self(Arc::new(ApiState { node, limits, access, sampler, requests, pool_gauges, checkups, bodies, answers }))
     }
 
     /// How many requests were answered, by method, route and status.
@@ -156,7 +158,7 @@ impl std::ops::Deref for Api {
 /// How many items a page has when nobody says.
 const PAGE_ITEMS: usize = 100;
 
-/// What a list is asked for.
+/// The parameters of a list.
 #[derive(Debug, serde::Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]

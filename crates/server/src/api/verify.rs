@@ -4,7 +4,7 @@ use super::{
     Api, Problem,
     extract::{JsonBody, READ, WorldScope},
     json,
-    places::{Bounds, Crowded, Place, Places},
+    fair_slots::{Bounds, Crowded, FairSlot, FairSlots},
     worlds::manifest_of,
 };
 use crate::{node::Universe, proof::ProofReport};
@@ -19,17 +19,17 @@ use tokio::time::Instant;
 use utoipa::ToSchema;
 
 /// Replays of whole histories, in this process.
-static PLACES: LazyLock<Arc<Places>> = LazyLock::new(|| {
-    Places::new(Bounds {
+static SLOTS: LazyLock<Arc<FairSlots>> = LazyLock::new(|| {
+    FairSlots::new(Bounds {
         at_once: limits::REPLAYS_AT_ONCE_MAX,
         of_universe: limits::REPLAYS_OF_UNIVERSE_MAX,
         waiting_of_universe: limits::REPLAYS_WAITING_OF_UNIVERSE_MAX,
     })
 });
 
-async fn place(api: &Api, universe: &Universe) -> Result<Place, Problem> {
+async fn slot(api: &Api, universe: &Universe) -> Result<FairSlot, Problem> {
     let crowded = |error: Crowded| Problem::new(Code::RequestTimeout, format!("verifications and rehearsals: {error}"));
-    PLACES.enter(universe.id(), Instant::now() + api.limits.wait_max).await.map_err(crowded)
+    SLOTS.enter(universe.id(), Instant::now() + api.limits.wait_max).await.map_err(crowded)
 }
 
 /// Replays a world from genesis and from its baseline, and proves chain, digests, receipts, snapshots and roots.
@@ -40,11 +40,11 @@ async fn place(api: &Api, universe: &Universe) -> Result<Place, Problem> {
 pub(super) async fn verify(
     WorldScope { api, universe, world, .. }: WorldScope<READ>,
 ) -> Result<Json<ProofReport>, Problem> {
-    let _place = place(&api, &universe).await?;
+    let _slot = slot(&api, &universe).await?;
     Ok(Json(ProofReport::of_world(world, &universe.ops().verify_world(world).await?)))
 }
 
-/// What is rehearsed over the recorded history.
+/// A rehearsal over the recorded history.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewRehearsal {
@@ -67,6 +67,7 @@ pub(super) struct NewRehearsal {
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct RehearsalOf {
     world: String,
+    world_name: Option<String>,
     from: u64,
     to: u64,
     /// Records that were compared.
@@ -96,7 +97,7 @@ pub(super) async fn rehearse(
     if new.open_work && (new.from.is_some() || new.to.is_some()) {
         return Err(Problem::invalid("`open_work` says itself from where on: give neither `from` nor `to`"));
     }
-    let _place = place(&api, &universe).await?;
+    let _slot = slot(&api, &universe).await?;
     let compare = if new.outputs_only { Compare::Outputs } else { Compare::Everything };
     let (from, to) = (new.from.map(Height::new), new.to.map(Height::new));
     let done = match new.open_work {
@@ -105,6 +106,7 @@ pub(super) async fn rehearse(
     };
     Ok(Json(RehearsalOf {
         world: world.to_string(),
+        world_name: universe.ops().names_of_worlds([world].into()).await?.remove(&world),
         from: done.from.get(),
         to: done.to.get(),
         records: done.records,

@@ -40,7 +40,7 @@ fn every_query_of_the_dashboard_names_a_metric_that_exists() {
     assert!(queries > 10);
 }
 
-/// Document 000, performance targets.
+/// The performance targets of the operating guide.
 #[test]
 fn every_target_has_a_panel_with_its_line() {
     let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();

@@ -2,7 +2,7 @@
 //! does; and a reply that is on record has ended the call: no deadline takes it away afterwards.
 
 use super::Evidence;
-use crate::history::{Fact, Place, WorldHistory, cancelled};
+use crate::history::{Fact, WorldAddress, WorldHistory, cancelled};
 use mundi_kernel::intents::WORLD_CALL;
 use mundi_model::{
     InboxSeq, IntentHash, Value, cbor,
@@ -11,10 +11,10 @@ use mundi_model::{
 use std::collections::BTreeMap;
 
 /// A call that was enqueued: where.
-type Called = (Place, InboxSeq);
+type Called = (WorldAddress, InboxSeq);
 
 pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
-    let mut calls: BTreeMap<(Place, IntentHash), Called> = BTreeMap::new();
+    let mut calls: BTreeMap<(WorldAddress, IntentHash), Called> = BTreeMap::new();
     for (place, history) in &evidence.history.worlds {
         for (number, fact) in &history.facts {
             let Fact::Call(seq, open) = fact else { continue };
@@ -28,7 +28,7 @@ pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
             }
         }
     }
-    let replies: BTreeMap<Place, BTreeMap<InboxSeq, (usize, ReplyOutcome)>> =
+    let replies: BTreeMap<WorldAddress, BTreeMap<InboxSeq, (usize, ReplyOutcome)>> =
         evidence.history.worlds.iter().map(|(place, history)| (*place, first_replies(history))).collect();
     for (place, history) in &evidence.history.worlds {
         one(*place, history, &calls, &replies).map_err(|why| format!("{}: {why}", place.1))?;
@@ -36,7 +36,7 @@ pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
     Ok(())
 }
 
-type Replies = BTreeMap<Place, BTreeMap<InboxSeq, (usize, ReplyOutcome)>>;
+type Replies = BTreeMap<WorldAddress, BTreeMap<InboxSeq, (usize, ReplyOutcome)>>;
 
 /// The first reply of a world to each place of its inbox, with the commit.
 fn first_replies(history: &WorldHistory) -> BTreeMap<InboxSeq, (usize, ReplyOutcome)> {
@@ -56,9 +56,9 @@ fn first_replies(history: &WorldHistory) -> BTreeMap<InboxSeq, (usize, ReplyOutc
 }
 
 fn one(
-    place: Place,
+    place: WorldAddress,
     history: &WorldHistory,
-    calls: &BTreeMap<(Place, IntentHash), Called>,
+    calls: &BTreeMap<(WorldAddress, IntentHash), Called>,
     replies: &Replies,
 ) -> Result<(), String> {
     let reply_to = |intent: IntentHash| {

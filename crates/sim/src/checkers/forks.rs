@@ -4,7 +4,7 @@
 //! That it begins equal byte for byte, [`replay`](super::replay) shows; that nothing of its own is lost, the others do.
 
 use super::Evidence;
-use crate::history::{Fact, Place, WorldHistory};
+use crate::history::{Fact, WorldAddress, WorldHistory};
 use mundi_model::{
     IntentHash, UniverseId,
     record::{EffectPolicy, ForkGenesis},
@@ -12,7 +12,7 @@ use mundi_model::{
 use std::collections::BTreeMap;
 
 pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
-    let mut owners: BTreeMap<(UniverseId, IntentHash), Place> = BTreeMap::new();
+    let mut owners: BTreeMap<(UniverseId, IntentHash), WorldAddress> = BTreeMap::new();
     for (place, history) in &evidence.history.worlds {
         for intent in history.facts.iter().filter_map(published) {
             let owner = *owners.entry((place.0, intent)).or_insert(*place);

@@ -2,7 +2,7 @@
 //! activity; a name leads to the world that has it, and never to another one.
 
 use super::Evidence;
-use crate::log::Write;
+use crate::{history::WorldAddress, log::Write};
 use bytes::Bytes;
 use mundi_model::{Hash, UniverseId, WorldId, cbor};
 use mundi_store::keyspace::{
@@ -15,16 +15,14 @@ use mundi_store::keyspace::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-type Place = (UniverseId, WorldId);
-
 /// The entries of the log so far.
 #[derive(Default)]
 struct Told {
-    metas: BTreeMap<Place, WorldMeta>,
+    metas: BTreeMap<WorldAddress, WorldMeta>,
     /// The newest manifest; heights only rise.
-    manifests: BTreeMap<Place, Hash>,
-    active: BTreeMap<Place, u64>,
-    entries: BTreeMap<Place, BTreeSet<Bytes>>,
+    manifests: BTreeMap<WorldAddress, Hash>,
+    active: BTreeMap<WorldAddress, u64>,
+    entries: BTreeMap<WorldAddress, BTreeSet<Bytes>>,
     names: BTreeMap<Bytes, WorldId>,
 }
 
@@ -44,7 +42,7 @@ pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
 
 impl Told {
     /// The world that a write is about, if the index has to do with it.
-    fn hear(&mut self, write: &Write) -> Result<Option<Place>, String> {
+    fn hear(&mut self, write: &Write) -> Result<Option<WorldAddress>, String> {
         let key = write.key();
         let Some(parts) = Parts::of(key) else { return Ok(None) };
         let place = match (parts.family, parts.world) {
@@ -85,7 +83,7 @@ impl Told {
         Ok(Some(place))
     }
 
-    fn check(&self, place: Place) -> Result<(), String> {
+    fn check(&self, place: WorldAddress) -> Result<(), String> {
         let (universe, world) = place;
         let Some(meta) = self.metas.get(&place) else { return Ok(()) };
         let mut expected = world_index::entries(universe, world, meta);

@@ -3,7 +3,7 @@
 
 use super::Evidence;
 use crate::{
-    history::{Place, WorldHistory, id_of},
+    history::{WorldAddress, WorldHistory, id_of},
     notes::{Fate, Sent},
 };
 use mundi_model::{
@@ -13,7 +13,7 @@ use mundi_model::{
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
-    let mut by_world: BTreeMap<Place, Vec<&Sent>> = BTreeMap::new();
+    let mut by_world: BTreeMap<WorldAddress, Vec<&Sent>> = BTreeMap::new();
     for sent in &evidence.notes.sent {
         by_world.entry((sent.universe, sent.world)).or_default().push(sent);
     }

@@ -2,7 +2,7 @@
 //! the records end.
 
 use super::Evidence;
-use crate::history::{Fact, Histories, Place, WorldHistory};
+use crate::history::{Fact, Histories, WorldAddress, WorldHistory};
 use bytes::Bytes;
 use mundi_model::{Hash, Height, cbor, record::Record};
 use mundi_store::keyspace::journal_head::Position;
@@ -15,7 +15,7 @@ pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
     })
 }
 
-fn one(all: &Histories, place: Place, history: &WorldHistory) -> Result<(), String> {
+fn one(all: &Histories, place: WorldAddress, history: &WorldHistory) -> Result<(), String> {
     let meta = history.metas().next().ok_or("it has records and was never created")?;
     let mut chain = match &meta.lineage {
         None => Record::CHAIN_START,

@@ -2,7 +2,7 @@
 //! inbox, and the labels of a new world are those of its parent at that moment, changed by its own command.
 
 use super::Evidence;
-use crate::log::Write;
+use crate::{history::WorldAddress, log::Write};
 use mundi_model::{
     LabelChange, Labels, UniverseId, WorldId, cbor,
     record::{InboxItem, Input, Payload},
@@ -10,12 +10,10 @@ use mundi_model::{
 use mundi_store::keyspace::{Family, Parts, world_meta::WorldMeta};
 use std::collections::BTreeMap;
 
-type Place = (UniverseId, WorldId);
-
 pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
-    let mut told: BTreeMap<Place, Labels> = BTreeMap::new();
+    let mut told: BTreeMap<WorldAddress, Labels> = BTreeMap::new();
     for (number, commit) in evidence.commits.iter().enumerate() {
-        let (mut changes, mut metas) = (BTreeMap::<Place, Vec<LabelChange>>::new(), Vec::new());
+        let (mut changes, mut metas) = (BTreeMap::<WorldAddress, Vec<LabelChange>>::new(), Vec::new());
         for write in &commit.writes {
             let Write::Put(key, value) = write else { continue };
             let Some(Parts { universe, world: Some(world), family, .. }) = Parts::of(key) else { continue };

@@ -5,7 +5,7 @@
 use super::Evidence;
 use crate::{
     fake_service::CALL,
-    history::{Fact, Place, WorldHistory, cancelled, id_of},
+    history::{Fact, WorldAddress, WorldHistory, cancelled, id_of},
     notes::ByHand,
 };
 use mundi_kernel::intents::TIMER_SET;
@@ -22,7 +22,7 @@ pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
     Ok(())
 }
 
-fn one(evidence: &Evidence, place: Place, history: &WorldHistory) -> Result<(), String> {
+fn one(evidence: &Evidence, place: WorldAddress, history: &WorldHistory) -> Result<(), String> {
     published(history)?;
     let (mut messages, mut enqueued, mut by_hand) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for (number, _, item) in history.items() {
@@ -67,7 +67,7 @@ fn one(evidence: &Evidence, place: Place, history: &WorldHistory) -> Result<(), 
 /// The answers that operators got agree with the items that were enqueued and journaled.
 fn answers_by_hand(
     evidence: &Evidence,
-    place: Place,
+    place: WorldAddress,
     history: &WorldHistory,
     enqueued: &BTreeSet<String>,
     answered: &BTreeMap<IntentHash, Receipt>,

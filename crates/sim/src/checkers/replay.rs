@@ -5,7 +5,7 @@
 use super::Evidence;
 use crate::{
     cluster::{Ground, SimPlane},
-    history::{Fact, Histories, Place, WorldHistory},
+    history::{Fact, Histories, WorldAddress, WorldHistory},
     log::{Commit, Write},
 };
 use bytes::Bytes;
@@ -25,7 +25,7 @@ use mundi_store::{
 use std::collections::BTreeMap;
 
 /// The contents of the store for each living world: its whole journal, and the height of a restored host.
-pub(crate) type ReadBack = BTreeMap<Place, Result<(Vec<Bytes>, (Height, Hash)), String>>;
+pub(crate) type ReadBack = BTreeMap<WorldAddress, Result<(Vec<Bytes>, (Height, Hash)), String>>;
 
 pub(crate) async fn read_back(plane: &SimPlane, history: &Histories) -> ReadBack {
     let mut read_back = BTreeMap::new();
@@ -35,7 +35,7 @@ pub(crate) async fn read_back(plane: &SimPlane, history: &Histories) -> ReadBack
     read_back
 }
 
-async fn read_one(plane: &SimPlane, (universe, world): Place) -> Result<(Vec<Bytes>, (Height, Hash)), String> {
+async fn read_one(plane: &SimPlane, (universe, world): WorldAddress) -> Result<(Vec<Bytes>, (Height, Hash)), String> {
     let segments = plane.segments.clone();
     let history = History::open(&plane.engine, segments, universe, world, Height::GENESIS).await;
     let records = history.map_err(|error| error.to_string())?.collect().await.map_err(|error| error.to_string())?;
@@ -70,7 +70,7 @@ pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
     Ok(())
 }
 
-fn one(evidence: &Evidence, place: Place, history: &WorldHistory) -> Result<(), String> {
+fn one(evidence: &Evidence, place: WorldAddress, history: &WorldHistory) -> Result<(), String> {
     let records = evidence.history.lineage(place);
     let objects = &evidence.objects;
     let first = records.first().ok_or("it has no record")?;

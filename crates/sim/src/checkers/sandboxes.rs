@@ -2,7 +2,7 @@
 //! sandbox. That each of its intents is answered all the same, [`receipts`](super::receipts) shows.
 
 use super::Evidence;
-use crate::history::{Fact, Place, WorldHistory};
+use crate::history::{Fact, WorldAddress, WorldHistory};
 use mundi_model::{
     IntentHash,
     record::{Body, EffectPolicy},
@@ -13,7 +13,7 @@ pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
     let worlds = &evidence.history.worlds;
     let is_sandbox =
         |history: &WorldHistory| history.fork().is_some_and(|genesis| genesis.policy == EffectPolicy::Sandbox);
-    let sandboxes: BTreeSet<Place> =
+    let sandboxes: BTreeSet<WorldAddress> =
         worlds.iter().filter(|(_, history)| is_sandbox(history)).map(|(place, _)| *place).collect();
     for (place, history) in worlds {
         if sandboxes.contains(place) {

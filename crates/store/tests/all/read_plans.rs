@@ -2,23 +2,37 @@
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
+use bytes::Bytes;
 use mundi_engine::Memory;
 use mundi_model::{
-    UniverseId, WorkerId,
-    record::{Payload, ReceiptStatus},
+    Hash, Height, UniverseId, WorkerId,
+    record::{Input, Payload, ReceiptStatus, Sender},
 };
 use mundi_store::{
     Clock, Fence, Protocol,
+    blobs::{Cas, CasConfig},
     journal::Batch,
     keyspace::{Shard, assignment::Assignment, effect_pending::EffectTerms, ready},
+    objects::Objects,
     protocol::{
-        AcquireLease, Answer, AssignWorld, ClaimEffects, CommitTurn, Completed, Consumed, ExtendClaims, InProcess,
-        IsReady, KindCap, NextTimers, PeekInbox, ReadPlacements, ReadReady, ReadReadyCounters, ReadTurn, RenewLeases,
-        ShardsToReap, WokenBy, complete_effect,
+        AcquireLease, Answer, AssignWorld, ClaimEffects, ClaimMail, CommitTurn, Completed, Consumed, ExtendClaims,
+        FabricMessage, FindClaims, Finish, FinishMail, InProcess, IsReady, KindCap, MailClaimed, MessageId, NewItem,
+        NewMail, NextTimers, Over, PeekInbox, PlaceWorld, ReadPlacements, ReadReady, ReadReadyCounters, ReadTurn,
+        ReapEffects, ReleaseLease, RenewLeases, SendMail, ShardsToReap, WokenBy, WorldCall, call_world,
+        complete_effect, deliver_mail, fabric_send,
     },
-    testing::{Counts, Fixture, Probe, ask, event, named_event, note_body, set_timers, world_id},
+    testing::{
+        CountingEntropy, Counts, FaultyObjects, Fixture, ManualClock, Probe, ask, event, named_event, note_body,
+        set_timers, world_id,
+    },
 };
 use pollster::block_on;
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 type Store = Fixture<Probe<Memory>>;
 
@@ -151,4 +165,161 @@ fn claim(universe: UniverseId, now_ns: u64, cap: KindCap) -> ClaimEffects {
         first: Shard::all().next().unwrap(),
         cap,
     }
+}
+
+#[test]
+fn placing_and_releasing_a_world_keep_their_plans() {
+    block_on(async {
+        let (store, fence) = store().await;
+        let Fence { universe, world, .. } = fence;
+        let to = Assignment { desired: Some(WORKER), pinned: false, priority: ready::PRIORITY_NORMAL, reason: None };
+        let mail = vec![(WORKER, Bytes::from_static(b"start"))];
+        keeps_its_plan(&store, &PlaceWorld { universe, world, over: Over::Seen(None), to, mail }).await;
+        keeps_its_plan(&store, &ReleaseLease { fence, active_at_ns: Some(store.clock.now_ns()) }).await;
+    });
+}
+
+#[test]
+fn claims_that_are_found_and_reaped_keep_their_plans() {
+    block_on(async {
+        let (store, fence) = store().await;
+        let (universe, now_ns) = (fence.universe, store.clock.now_ns());
+        ask(&store, fence, &["a"; 3], EffectTerms::default()).await.unwrap();
+        let claims = store.run(&claim(universe, now_ns, KindCap::default())).await.unwrap().output.effects;
+        let shards: BTreeSet<_> = claims.iter().map(|claimed| claimed.proof.queue_shard).collect();
+        let queue_shards: Vec<_> = shards.iter().copied().collect();
+        let found = keeps_its_plan(&store, &FindClaims { universe, queue_shards, token: [1; 16] }).await;
+        assert_eq!(found.len(), 3);
+        for queue_shard in shards {
+            let reap =
+                ReapEffects { universe, queue_shard, touched: true, items_max: 9, now_ns: now_ns + 99, gone: None };
+            keeps_its_plan(&store, &reap).await;
+        }
+    });
+}
+
+#[test]
+fn messages_to_workers_keep_their_plans() {
+    block_on(async {
+        let (store, fence) = store().await;
+        let (universe, now_ns) = (fence.universe, store.clock.now_ns());
+        let new =
+            |number: u8| NewMail { due_ns: 0, urgent: false, name: None, frame: Bytes::copy_from_slice(&[number]) };
+        let mail = (0..2).map(new).collect();
+        store.run(&SendMail { universe, worker: WORKER, mail, now_ns, dedupe_window_ns: 1 }).await.unwrap();
+        let claim = ClaimMail { universe, worker: WORKER, token: [7; 16], now_ns, ttl_ns: 99, items_max: 2 };
+        let MailClaimed::Messages(claimed) = keeps_its_plan(&store, &claim).await else { panic!("nothing to claim") };
+        let finish = |number: usize, how| {
+            let (place, claim) = (claimed[number].place, claimed[number].claim);
+            FinishMail { universe, worker: WORKER, place, claim, how }
+        };
+        keeps_its_plan(&store, &finish(0, Finish::Acknowledge)).await;
+        let (acknowledge, item) = (finish(1, Finish::Acknowledge), NewItem { dedupe: None, ..named_event("x") });
+        let deliver = deliver_mail(&store.engine, &store.clock, &store.blobs, &acknowledge, fence.world, item, 1);
+        let (delivered, differs) = measured(&store, deliver).await;
+        delivered.unwrap();
+        assert_eq!(differs, (0, 0), "deliver");
+    });
+}
+
+#[test]
+fn messages_and_calls_between_worlds_keep_their_plans() {
+    block_on(async {
+        let (store, from) = store().await;
+        let to = store.live(2).await.unwrap();
+        let (universe, now_ns) = (from.universe, store.clock.now_ns());
+        ask(&store, from, &["a"; 2], EffectTerms::default()).await.unwrap();
+        let claims = store.run(&claim(universe, now_ns, KindCap::default())).await.unwrap().output.effects;
+        let message = |number: usize, input| FabricMessage {
+            id: MessageId::Intent(claims[number].proof.intent),
+            claim: claims[number].proof,
+            from: Sender { world: from.world, height: Height::new(7) },
+            to: to.world,
+            input,
+            correlation_id: None,
+            trace: None,
+            headers: [].into(),
+            dedupe_window_ns: 1,
+        };
+        let payload = || Payload::Inline(vec![0xf6]);
+        let (engine, clock, blobs) = (&store.engine, &store.clock, &store.blobs);
+        let mail = Input::Message { inbox: "mail".into(), payload: payload(), headers: [].into() };
+        let send = fabric_send(engine, clock, blobs, universe, message(0, mail), WokenBy::ReadyQueue);
+        let (sent, differs) = measured(&store, send).await;
+        sent.unwrap();
+        assert_eq!(differs, (0, 0), "send");
+        let event = Input::Event { schema: "e".into(), value: payload(), key: None };
+        let call = WorldCall { message: message(1, event), deadline_ns: now_ns + 99 };
+        let (called, differs) =
+            measured(&store, call_world(engine, clock, blobs, universe, call, WokenBy::ReadyQueue)).await;
+        called.unwrap();
+        assert_eq!(differs, (0, 0), "call");
+    });
+}
+
+#[test]
+fn putting_an_object_keeps_its_plans() {
+    block_on(async {
+        let (store, fence) = store().await;
+        let (clock, entropy) = (Arc::new(ManualClock::at_ns(7)), Arc::new(CountingEntropy::default()));
+        let objects = Objects::new(Arc::new(FaultyObjects::in_memory()));
+        let cas = Cas::new(store.engine.clone(), objects, clock, entropy, CasConfig::default());
+        let refs = BTreeSet::new();
+        let put = |bytes| cas.put(fence.universe, Bytes::from_static(bytes), &refs);
+        for what in ["a new object", "an object that exists"] {
+            let (hash, differs): (Result<Hash, _>, _) = measured(&store, put(b"bytes")).await;
+            hash.unwrap();
+            assert_eq!(differs, (0, 0), "{what}");
+        }
+    });
+}
+
+/// Protocols whose plans are compared above, by their own name or by the function that runs them.
+const COMPARED: &[&str] = &[
+    "AcquireLease",
+    "AssignWorld",
+    "CallWorld",
+    "CasLookup",
+    "CasPut",
+    "ClaimEffects",
+    "ClaimMail",
+    "CommitTurn",
+    "Complete",
+    "DeliverMail",
+    "Enqueue",
+    "ExtendClaims",
+    "FindClaims",
+    "FinishMail",
+    "IsReady",
+    "NextTimers",
+    "PlaceWorld",
+    "ReadPlacements",
+    "ReadReady",
+    "ReadReadyCounters",
+    "ReadTurn",
+    "ReapEffects",
+    "ReleaseLease",
+    "RenewLeases",
+    "SendMessage",
+    "ShardsToReap",
+];
+
+#[test]
+fn every_protocol_with_a_plan_is_compared_with_it() {
+    fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { sources(&path, found) } else { found.push(path) }
+        }
+    }
+    let mut files = Vec::new();
+    sources(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src/protocol")), &mut files);
+    let mut planned = BTreeSet::new();
+    for text in files.iter().map(|file| fs::read_to_string(file).unwrap()) {
+        for rest in text.split("\nimpl").filter(|rest| rest.contains("fn read_plan")) {
+            let head = rest.split_once("Protocol for ").map_or("", |(_, head)| head);
+            planned.insert(head.split(|c: char| !c.is_alphanumeric()).next().unwrap().to_owned());
+        }
+    }
+    assert_eq!(planned, COMPARED.iter().map(|name| (*name).to_owned()).collect());
 }

@@ -162,7 +162,7 @@ fn a_cancelled_timer_and_one_of_a_deleted_world_do_not_fire() {
     });
 }
 
-/// FACTS, bug 10: a failing timer with no retry budget blocked all that came after it.
+/// A failing timer with no retry budget must not block the timers behind it.
 #[test]
 fn a_failing_timer_blocks_nobody_and_ends_as_a_dead_letter() {
     block_on(async {

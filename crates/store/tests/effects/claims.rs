@@ -54,7 +54,7 @@ fn an_effect_is_claimed_once_and_answered_once() {
     });
 }
 
-/// FACTS, bugs 2 and 4: an acknowledgement without a token, and a removal before the owner was checked.
+/// An acknowledgement needs its attempt token, and the owner is checked before the item is removed.
 #[test]
 fn a_slow_worker_whose_claim_was_reaped_cannot_acknowledge() {
     block_on(async {
@@ -99,7 +99,7 @@ fn a_retry_that_is_claimed_while_the_reaper_moves_on_is_reaped_after_its_time() 
     });
 }
 
-/// FACTS, bug 5: the place of an intent depends on nothing but its kind and its hash.
+/// The shard of an intent depends on nothing but its kind and its hash, in every release.
 #[test]
 fn an_item_lies_where_any_release_looks_for_it() {
     let queue_shard = QueueShard::of("http.request", IntentHash::from_bytes([7; 32]));
@@ -111,7 +111,7 @@ fn an_item_lies_where_any_release_looks_for_it() {
     assert_eq!(format!("{key:?}")[34..52], *"353f6f287a2a49f60e");
 }
 
-/// FACTS, bug 6: effects deduplicated by a hash that left out the world.
+/// The dedupe name of an effect covers the world.
 #[test]
 fn the_same_intent_of_two_worlds_is_two_effects() {
     block_on(async {
@@ -136,7 +136,7 @@ fn the_same_intent_of_two_worlds_is_two_effects() {
     });
 }
 
-/// FACTS, bug 7: sequence numbers that restart when a queue runs empty.
+/// Sequence numbers do not restart when a queue runs empty.
 #[test]
 fn a_sequence_is_never_used_twice_and_stays_with_its_item() {
     block_on(async {
@@ -158,7 +158,7 @@ fn a_sequence_is_never_used_twice_and_stays_with_its_item() {
     });
 }
 
-/// FACTS, bug 8: intents that were published in another transaction than their records.
+/// Intents are published in the transaction of their records.
 #[test]
 fn no_turn_is_journaled_without_its_effects() {
     block_on(async {

@@ -148,7 +148,7 @@ const SHARED_BYTES: usize = 1;
 const LENGTHS_BYTES: usize = 6;
 
 /// Where a write lies in its frame.
-struct Place {
+struct WriteSpan {
     shared: usize,
     rest: Range<usize>,
     /// `None` deletes.
@@ -156,7 +156,7 @@ struct Place {
 }
 
 /// The frame must be whole: ends early at nonsense.
-fn places(frame: &[u8]) -> impl Iterator<Item = Place> + '_ {
+fn places(frame: &[u8]) -> impl Iterator<Item = WriteSpan> + '_ {
     let payload_bytes = frame.get(4..8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_le_bytes);
     let end = (HEADER_BYTES + payload_bytes as usize).min(frame.len());
     let shared_bytes = if frame.starts_with(&MAGIC_OF_WHOLE_KEYS) { 0 } else { SHARED_BYTES };
@@ -173,7 +173,7 @@ fn places(frame: &[u8]) -> impl Iterator<Item = Place> + '_ {
             return None;
         }
         (at, key_bytes) = (next, shared + value_at - rest_at);
-        Some(Place { shared, rest: rest_at..value_at, value: (value_bytes != DELETED).then_some(value_at..next) })
+        Some(WriteSpan { shared, rest: rest_at..value_at, value: (value_bytes != DELETED).then_some(value_at..next) })
     })
 }
 

@@ -26,13 +26,13 @@ pub(in crate::embedded) struct Recovered {
     /// The version of the oldest frame that is still there.
     pub(in crate::embedded) first_version: u64,
     disk: Arc<dyn Disk>,
-    places: Vec<Place>,
+    places: Vec<FrameLocation>,
     /// The number of the segment that is written on.
     active: u64,
 }
 
 /// Where a frame lies.
-struct Place {
+struct FrameLocation {
     segment: u64,
     offset: u64,
     frame_bytes: u64,
@@ -130,7 +130,7 @@ struct Scan<'a> {
     next_version: u64,
     chain: u64,
     full: VecDeque<(u64, String)>,
-    places: Vec<Place>,
+    places: Vec<FrameLocation>,
 }
 
 impl<'a> Scan<'a> {
@@ -180,7 +180,7 @@ impl<'a> Scan<'a> {
         }
         let frame_bytes = header.frame_bytes();
         let (version, salt) = (header.version, self.header.salt);
-        let place = Place { segment: self.header.number, offset: self.offset, frame_bytes, version, salt };
+        let place = FrameLocation { segment: self.header.number, offset: self.offset, frame_bytes, version, salt };
         self.places.push(place);
         self.offset += frame_bytes;
         self.next_version += 1;

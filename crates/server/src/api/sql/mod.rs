@@ -8,7 +8,7 @@ pub use tables::TABLES;
 use super::{
     Problem,
     extract::{JsonBody, READ, UniverseScope, text_header},
-    places::{Bounds as PlaceBounds, Crowded, Place, Places},
+    fair_slots::{Bounds as SlotBounds, Crowded, FairSlot, FairSlots},
 };
 use crate::quotas::{Held, Quota};
 use axum::{
@@ -39,8 +39,8 @@ use utoipa::ToSchema;
 const ROWS_AHEAD: usize = 64;
 
 /// The queries of a process: they share SQLite's memory, so they are counted together.
-static PLACES: LazyLock<Arc<Places>> = LazyLock::new(|| {
-    Places::new(PlaceBounds {
+static SLOTS: LazyLock<Arc<FairSlots>> = LazyLock::new(|| {
+    FairSlots::new(SlotBounds {
         at_once: limits::SQL_AT_ONCE_MAX,
         of_universe: limits::SQL_OF_UNIVERSE_MAX,
         waiting_of_universe: limits::SQL_WAITING_OF_UNIVERSE_MAX,
@@ -123,7 +123,7 @@ pub(super) async fn sql(
     let (form, time_max) = (Form::of(&headers), Duration::from_millis(timeout_ms));
     let until = Instant::now() + time_max;
     let crowded = |error: Crowded| Problem::new(Code::SqlTimeout, format!("SQL queries: {error}"));
-    let place = PLACES.enter(universe.id(), until).await.map_err(crowded)?;
+    let slot = SLOTS.enter(universe.id(), until).await.map_err(crowded)?;
     let runtime = Handle::current();
     let (sender, mut parts) = mpsc::channel(ROWS_AHEAD);
     // A reader that is gone ends the query, whatever it is doing.
@@ -133,7 +133,7 @@ pub(super) async fn sql(
     let bounds = form.bounds(timeout_ms);
     tokio::task::spawn_blocking(move || {
         let tables: Arc<dyn Source> = Arc::new(tables);
-        run(&tables, &query.query, (bounds, &is_late), (place, until), &Rows { runtime, sender });
+        run(&tables, &query.query, (bounds, &is_late), (slot, until), &Rows { runtime, sender });
     });
     // What fails before the first row is a refusal.
     let columns = match parts.recv().await {
@@ -173,12 +173,12 @@ impl Rows {
     }
 }
 
-/// On a thread of its own. Thread and place are free for others when the query has had its time, also if nobody reads on.
+/// On a thread of its own. Thread and slot are free for others when the query has had its time, also if nobody reads on.
 fn run(
     tables: &Arc<dyn Source>,
     text: &str,
     (bounds, is_late): (Bounds, &IsLate),
-    (place, until): (Place, Instant),
+    (slot, until): (FairSlot, Instant),
     rows: &Rows,
 ) {
     let ran = mundi_sql::run(
@@ -189,7 +189,7 @@ fn run(
         &mut |columns| rows.give(Part::Columns(columns.to_vec()), until),
         &mut |row| rows.give(Part::Row(row), until),
     );
-    drop(place);
+    drop(slot);
     let failed = match ran {
         Ok(()) => return,
         Err(SqlError::Abandoned) => SqlError::TooLong { ms: bounds.time_ms_max },

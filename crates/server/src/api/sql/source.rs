@@ -32,7 +32,7 @@ impl Source for UniverseTables {
         let given = Given { conditions };
         let (universe, runtime) = (self.universe.clone(), self.runtime.clone());
         let (is_late, timeout_ms) = (self.is_late.clone(), self.timeout_ms);
-        let place = Place { is_over: given.is_impossible(), ..Place::default() };
+        let place = PageState { is_over: given.is_impossible(), ..PageState::default() };
         Ok(Box::new(Reading {
             universe,
             runtime,
@@ -93,7 +93,7 @@ impl Given {
 
 /// Where the next page begins.
 #[derive(Default)]
-struct Place {
+struct PageState {
     is_over: bool,
     /// Of a list: the `next` of its last page.
     after: Option<String>,
@@ -114,7 +114,7 @@ struct Reading {
     table: &'static str,
     given: Given,
     ready: VecDeque<Row>,
-    place: Place,
+    place: PageState,
 }
 
 impl Rows for Reading {

@@ -26,7 +26,7 @@
 
 use crate::protocol::{
     Answer, EffectClaim, EffectError, Enqueue, FabricMessage, Failure, NewItem, Repeat, WokenBy,
-    enqueue::{Place, placed, spill_all},
+    enqueue::{Placement, placed, spill_all},
     fail_effect,
     settle_effect::{Held, Terminal, answer, defer, leave_slot, remove_withdrawn},
 };
@@ -110,7 +110,7 @@ struct CallWorld {
 
 impl Protocol for CallWorld {
     /// Where the call stands; `None` if nobody waits for it.
-    type Output = Option<Place>;
+    type Output = Option<Placement>;
 
     fn on_unknown(&self) -> OnUnknown {
         OnUnknown::RunAgain
@@ -126,7 +126,7 @@ impl Protocol for CallWorld {
         ReadPlan::reads(reads)
     }
 
-    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Option<Place>, StoreError> {
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Option<Placement>, StoreError> {
         let EffectClaim { world, intent, .. } = self.claim;
         match self.claim.held(tx).await? {
             Held::Mine(held) => self.call(tx, &held).await.map(Some),
@@ -134,7 +134,7 @@ impl Protocol for CallWorld {
             Held::Answered | Held::Over => Ok(None),
             // An earlier run of this attempt has ended its claim, if the call is there.
             Held::Lost => match inbox_dedupe::read(tx, self.universe, self.to, self.name).await? {
-                Some(seq) => Ok(Some(Place::Known(seq))),
+                Some(seq) => Ok(Some(Placement::Known(seq))),
                 None => Err(EffectError::ClaimLost { world, intent }.into()),
             },
         }
@@ -142,7 +142,7 @@ impl Protocol for CallWorld {
 }
 
 impl CallWorld {
-    async fn call<T: Transaction>(&self, tx: &mut T, held: &EffectInflight) -> Result<Place, StoreError> {
+    async fn call<T: Transaction>(&self, tx: &mut T, held: &EffectInflight) -> Result<Placement, StoreError> {
         let places = self.enqueue.run(tx).await?;
         #[expect(clippy::expect_used, reason = "one item in, one place out")]
         let place = *places.first().expect("the place of the one item");
@@ -150,9 +150,9 @@ impl CallWorld {
         let EffectItem { correlation_id, trace, call, .. } = held.item.clone();
         let open = OpenCall { effect: self.effect, place_ns, correlation_id, trace, call };
         match place {
-            Place::New { index, .. } => open_call::open(tx, self.universe, self.to, index, &open)?,
+            Placement::New { index, .. } => open_call::open(tx, self.universe, self.to, index, &open)?,
             // An operator brought its effect forward: it lies elsewhere now. A destination that was deleted answers nobody.
-            Place::Known(seq) => {
+            Placement::Known(seq) => {
                 if open_call::read(tx, self.universe, self.to, seq).await?.is_some() {
                     open_call::write(tx, self.universe, self.to, seq, &open)?;
                 }

@@ -15,7 +15,7 @@
 //! Unknown commit: run again if every item carries a dedupe id; otherwise it is reported, because a second run
 //! could enqueue twice. A sender that then enqueues again may do so: its item is in the inbox twice.
 
-use crate::protocol::{InboxError, WorldError, on_hold, require_live, require_world};
+use crate::protocol::{InboxError, WorldError, expire_dedupe::open_ones, on_hold, require_live, require_world};
 use crate::{
     Clock, OnUnknown, Protocol, StoreError,
     blob::Blobs,
@@ -243,7 +243,7 @@ impl Enqueue {
         Self { first_index: items, ..self }
     }
 
-    /// The name under which it is enqueued stays for as long as this effect is open.
+    /// The name under which it is enqueued, or was before, stays for as long as this effect is open.
     pub(in crate::protocol) fn sent_by(self, effect: SendingEffect) -> Self {
         Self { sent_by: Some(effect), ..self }
     }
@@ -262,7 +262,7 @@ impl Enqueue {
     }
 
     /// As a part of another protocol, whose plan need not say what this one reads.
-    pub(in crate::protocol) async fn run_within<T: Transaction>(&self, tx: &mut T) -> Result<Vec<Place>, StoreError> {
+    pub(in crate::protocol) async fn run_within<T: Transaction>(&self, tx: &mut T) -> Result<Vec<Placement>, StoreError> {
         tx.prefetch(|| self.reads());
         self.run(tx).await
     }
@@ -291,6 +291,29 @@ impl Enqueue {
         Ok(known)
     }
 
+    /// The effect that finds a message which another one has sent under the same chosen name keeps the name as well. Those that are over make
+    /// room for it.
+    async fn note_sender<T: Transaction>(
+        &self,
+        tx: &mut T,
+        id: DedupeId,
+        effect: SendingEffect,
+    ) -> Result<(), StoreError> {
+        let Self { universe, world, .. } = *self;
+        let Some(mut known) = inbox_dedupe::known(tx, universe, world, id).await? else { return Ok(()) };
+        if known.senders.iter().any(|sender| sender.is_same(&effect)) {
+            return Ok(());
+        }
+        if known.senders.len() >= limits::MESSAGE_SENDERS_MAX {
+            known.senders = open_ones(tx, known.senders).await?;
+        }
+        if known.senders.len() >= limits::MESSAGE_SENDERS_MAX {
+            return Err(InboxError::SendersFull { world, max: limits::MESSAGE_SENDERS_MAX }.into());
+        }
+        known.senders.push(effect);
+        inbox_dedupe::rewrite(tx, &known)
+    }
+
     fn write<T: Transaction>(&self, tx: &mut T, index: u16, item: &Encoded) -> Result<(), StoreError> {
         let Self { universe, world, now_ns, dedupe_window_ns, .. } = *self;
         inbox_entry::write(tx, universe, world, index, item.bytes.clone())?;
@@ -302,7 +325,7 @@ impl Enqueue {
 }
 
 impl Protocol for Enqueue {
-    type Output = Vec<Place>;
+    type Output = Vec<Placement>;
 
     fn on_unknown(&self) -> OnUnknown {
         let all_named = self.items.iter().all(|item| item.dedupe.is_some());
@@ -318,7 +341,7 @@ impl Protocol for Enqueue {
         ReadPlan::reads(self.reads())
     }
 
-    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Vec<Place>, StoreError> {
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Vec<Placement>, StoreError> {
         let Self { universe, world, now_ns, .. } = *self;
         let meta = self.require_taker(tx).await?;
         // Nobody would answer before an operator comes.
@@ -326,6 +349,11 @@ impl Protocol for Enqueue {
             return Err(on_hold(world, hold).into());
         }
         let plan = plan(&self.items, &self.known(tx).await?, self.first_index);
+        for (item, place) in self.items.iter().zip(&plan.places) {
+            if let (Some(id), Some(effect), Placement::Known(_)) = (item.dedupe, self.sent_by, place) {
+                self.note_sender(tx, id, effect).await?;
+            }
+        }
         if plan.added.items == 0 {
             return Ok(plan.places);
         }
@@ -334,7 +362,7 @@ impl Protocol for Enqueue {
             check_bounds(world, inbox_depth::read(tx, universe, world).await?, plan.added, bounds)?;
         }
         for (item, place) in self.items.iter().zip(&plan.places) {
-            if let Place::New { index, first: true } = place {
+            if let Placement::New { index, first: true } = place {
                 self.write(tx, *index, item)?;
             }
         }
@@ -366,7 +394,7 @@ pub(in crate::protocol) fn reads_of(
 
 /// The place of one item, before the stamp of the commit is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum Placement {
     /// At this index of the commit; not `first` when an item before it in the batch has the same name.
     New {
         index: u16,
@@ -377,7 +405,7 @@ pub enum Place {
 
 #[derive(Debug, PartialEq, Eq)]
 struct Plan {
-    places: Vec<Place>,
+    places: Vec<Placement>,
     added: Depth,
 }
 
@@ -387,15 +415,15 @@ fn plan(items: &[Encoded], known: &BTreeMap<DedupeId, InboxSeq>, first_index: u1
     let mut next = first_index; // a batch is bounded far below 16 bits
     for item in items {
         let place = match item.dedupe.and_then(|id| known.get(&id)) {
-            Some(seq) => Place::Known(*seq),
+            Some(seq) => Placement::Known(*seq),
             None => match item.dedupe.and_then(|id| in_batch.get(&id)) {
-                Some(index) => Place::New { index: *index, first: false },
+                Some(index) => Placement::New { index: *index, first: false },
                 None => {
                     let index = next;
                     next += 1;
                     in_batch.extend(item.dedupe.map(|id| (id, index)));
                     plan.added = [plan.added, item.depth].into_iter().sum();
-                    Place::New { index, first: true }
+                    Placement::New { index, first: true }
                 }
             },
         };
@@ -423,13 +451,13 @@ fn check_bounds(world: WorldId, depth: Depth, added: Depth, bounds: InboxBounds)
 }
 
 /// The sequences, now that the commit has its stamp.
-pub(in crate::protocol) fn placed(places: &[Place], stamp: Option<Stamp>) -> Vec<Enqueued> {
-    let place = |place: &Place| match (*place, stamp) {
-        (Place::Known(seq), _) => Some(Enqueued { seq, before: true }),
-        (Place::New { index, first }, Some(stamp)) => {
+pub(in crate::protocol) fn placed(places: &[Placement], stamp: Option<Stamp>) -> Vec<Enqueued> {
+    let place = |place: &Placement| match (*place, stamp) {
+        (Placement::Known(seq), _) => Some(Enqueued { seq, before: true }),
+        (Placement::New { index, first }, Some(stamp)) => {
             Some(Enqueued { seq: InboxSeq::new(stamp, index), before: !first })
         }
-        (Place::New { .. }, None) => None, // a commit with a new item has written, so it has a stamp
+        (Placement::New { .. }, None) => None, // a commit with a new item has written, so it has a stamp
     };
     places.iter().filter_map(place).collect()
 }
@@ -446,7 +474,7 @@ mod tests {
     #[test]
     fn unnamed_items_are_always_new() {
         let plan = plan(&[encoded(None), encoded(None)], &BTreeMap::new(), 0);
-        assert_eq!(plan.places, [0, 1].map(|index| Place::New { index, first: true }));
+        assert_eq!(plan.places, [0, 1].map(|index| Placement::New { index, first: true }));
         assert_eq!(plan.added, Depth { items: 2, bytes: 20 });
     }
 
@@ -456,8 +484,8 @@ mod tests {
         let known = BTreeMap::from([(DedupeId::idempotency_key("known"), seq)]);
         let items = [encoded(Some("known")), encoded(Some("a")), encoded(None), encoded(Some("a"))];
         let plan = plan(&items, &known, 0);
-        let new = |index, first| Place::New { index, first };
-        assert_eq!(plan.places, [Place::Known(seq), new(0, true), new(1, true), new(0, false)]);
+        let new = |index, first| Placement::New { index, first };
+        assert_eq!(plan.places, [Placement::Known(seq), new(0, true), new(1, true), new(0, false)]);
         assert_eq!(plan.added.items, 2);
     }
 

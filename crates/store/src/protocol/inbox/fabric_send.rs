@@ -11,14 +11,15 @@
 //! Why at most once, without a bound on time: a message is enqueued only in a transaction that finds its claim held and its
 //! effect open, and its name is removed only in a transaction that finds the effect closed (`expire_dedupe`). A closed effect is
 //! never opened again. So whichever of the two commits later conflicts, or sees the other: no attempt, not one that was away
-//! for hours, can miss the name of the message that an earlier one sent. The dedupe window only says how long a name stays
-//! after that; for a name that the sender chose, which several effects may share, it is all there is.
+//! for hours, can miss the name of the message that an earlier one sent. Several effects may share a name that the sender chose: each that
+//! finds the name is added to it (`enqueue`), and the name is removed only in a transaction that finds all of them closed. The dedupe window only
+//! says how long a name stays after that. An effect that sends under a chosen name for the first time after that sends another message.
 //!
 //! Unknown commit: run again; the message is there, under its name. A claim that was lost meanwhile ends the attempt.
 
 use crate::protocol::{
     EffectClaim, EffectError, Enqueue, NewItem, WokenBy,
-    enqueue::{Place, placed, spill_all},
+    enqueue::{Placement, placed, spill_all},
     settle_effect::Held,
 };
 use crate::{
@@ -116,7 +117,7 @@ struct SendMessage {
 }
 
 impl Protocol for SendMessage {
-    type Output = Vec<Place>;
+    type Output = Vec<Placement>;
 
     fn on_unknown(&self) -> OnUnknown {
         self.enqueue.on_unknown()
@@ -132,7 +133,7 @@ impl Protocol for SendMessage {
         ReadPlan::reads(reads)
     }
 
-    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Vec<Place>, StoreError> {
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Vec<Placement>, StoreError> {
         let EffectClaim { world, intent, .. } = self.claim;
         match self.claim.held(tx).await? {
             Held::Mine(_) => self.enqueue.run(tx).await,

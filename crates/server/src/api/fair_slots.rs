@@ -1,7 +1,7 @@
-//! Places for work that takes long: little of it is done at a time in a process, and universes share the places.
+//! Slots for work that takes long: little of it is done at a time in a process, and universes share the slots.
 //!
-//! A universe has at most a part of the places, so that its work leaves room for that of others, however long it takes. A free place
-//! goes to the universe with the fewest of them; among those with equally many, to the one that got its last place first.
+//! A universe has at most a part of the slots, so that its work leaves room for that of others, however long it takes. A free slot
+//! goes to the universe with the fewest of them; among those with equally many, to the one that got its last slot first.
 
 use mundi_model::UniverseId;
 use parking_lot::Mutex;
@@ -20,7 +20,7 @@ pub(super) struct Bounds {
     pub(super) waiting_of_universe: usize,
 }
 
-/// Why there is no place.
+/// Why there is no slot.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 pub(super) enum Crowded {
     #[error("{} of this universe wait already: try again later", .0.waiting_of_universe)]
@@ -33,7 +33,7 @@ pub(super) enum Crowded {
     Late(Bounds),
 }
 
-pub(super) struct Places {
+pub(super) struct FairSlots {
     bounds: Bounds,
     state: Mutex<State>,
 }
@@ -41,7 +41,7 @@ pub(super) struct Places {
 #[derive(Default)]
 struct State {
     running: usize,
-    /// Places given so far.
+    /// Slots given so far.
     given: u64,
     /// Of universes with work that is done or waits.
     lines: BTreeMap<UniverseId, Line>,
@@ -51,18 +51,18 @@ struct State {
 #[derive(Default)]
 struct Line {
     running: usize,
-    /// The time at which the key got its last place.
+    /// The time at which the key got its last slot.
     last: u64,
-    waiting: VecDeque<oneshot::Sender<Place>>,
+    waiting: VecDeque<oneshot::Sender<FairSlot>>,
 }
 
-impl Places {
+impl FairSlots {
     pub(super) fn new(bounds: Bounds) -> Arc<Self> {
         Arc::new(Self { bounds, state: Mutex::default() })
     }
 
-    /// A place, when it is this universe's turn. One that is waited for no more goes to others.
-    pub(super) async fn enter(self: &Arc<Self>, universe: UniverseId, until: Instant) -> Result<Place, Crowded> {
+    /// A slot, when it is this universe's turn. One that is waited for no more goes to others.
+    pub(super) async fn enter(self: &Arc<Self>, universe: UniverseId, until: Instant) -> Result<FairSlot, Crowded> {
         let turn = {
             let state = &mut *self.state.lock();
             // One that comes stands behind all that wait: it would else be served before them whenever it comes again.
@@ -78,24 +78,24 @@ impl Places {
         };
         self.give();
         match tokio::time::timeout_at(until, turn).await {
-            Ok(Ok(place)) => Ok(place),
+            Ok(Ok(slot)) => Ok(slot),
             Ok(Err(_)) | Err(_) => Err(Crowded::Late(self.bounds)),
         }
     }
 
-    /// Gives the free places to the universes whose turn it is.
+    /// Gives the free slots to the universes whose turn it is.
     fn give(self: &Arc<Self>) {
         loop {
             let Some((universe, waiter)) = self.state.lock().next(self.bounds) else { return };
-            // One that went away meanwhile drops its place, which gives it to the next one.
-            let _place = waiter.send(Place { places: self.clone(), universe });
+            // One that went away meanwhile drops its slot, which gives it to the next one.
+            let _slot = waiter.send(FairSlot { slots: self.clone(), universe });
         }
     }
 }
 
 impl State {
     /// Takes the waiter whose turn it is, if there is room.
-    fn next(&mut self, bounds: Bounds) -> Option<(UniverseId, oneshot::Sender<Place>)> {
+    fn next(&mut self, bounds: Bounds) -> Option<(UniverseId, oneshot::Sender<FairSlot>)> {
         for line in self.lines.values_mut() {
             line.waiting.retain(|waiter| !waiter.is_closed());
         }
@@ -115,21 +115,21 @@ impl State {
 }
 
 /// The right to go on, until it is dropped.
-pub(super) struct Place {
-    places: Arc<Places>,
+pub(super) struct FairSlot {
+    slots: Arc<FairSlots>,
     universe: UniverseId,
 }
 
-impl Drop for Place {
+impl Drop for FairSlot {
     fn drop(&mut self) {
         {
-            let mut state = self.places.state.lock();
+            let mut state = self.slots.state.lock();
             state.running -= 1;
             if let Some(line) = state.lines.get_mut(&self.universe) {
                 line.running -= 1;
             }
         }
-        self.places.give();
+        self.slots.give();
     }
 }
 
@@ -147,39 +147,39 @@ mod tests {
         UniverseId::from_bytes([number; UniverseId::LEN])
     }
 
-    type Entering = Pin<Box<dyn Future<Output = Result<Place, Crowded>>>>;
+    type Entering = Pin<Box<dyn Future<Output = Result<FairSlot, Crowded>>>>;
 
-    /// Something that has come: it waits, or has its place already.
-    fn come(places: &Arc<Places>, number: u8) -> (Entering, Option<Place>) {
-        let (places, until) = (places.clone(), Instant::now() + Duration::from_secs(3_600));
-        let mut entering: Entering = Box::pin(async move { places.enter(universe(number), until).await });
-        let place = entering.as_mut().now_or_never().map(Result::unwrap);
-        (entering, place)
+    /// Something that has come: it waits, or has its slot already.
+    fn come(slots: &Arc<FairSlots>, number: u8) -> (Entering, Option<FairSlot>) {
+        let (slots, until) = (slots.clone(), Instant::now() + Duration::from_secs(3_600));
+        let mut entering: Entering = Box::pin(async move { slots.enter(universe(number), until).await });
+        let slot = entering.as_mut().now_or_never().map(Result::unwrap);
+        (entering, slot)
     }
 
     #[tokio::test]
     async fn queries_of_one_universe_leave_places_to_others() {
-        let places = Places::new(BOUNDS);
-        let loud: Vec<_> = (0..BOUNDS.at_once).map(|_| come(&places, 1)).collect();
-        assert_eq!(loud.iter().filter(|(_, place)| place.is_some()).count(), BOUNDS.of_universe);
-        assert!(come(&places, 2).1.is_some());
+        let slots = FairSlots::new(BOUNDS);
+        let loud: Vec<_> = (0..BOUNDS.at_once).map(|_| come(&slots, 1)).collect();
+        assert_eq!(loud.iter().filter(|(_, slot)| slot.is_some()).count(), BOUNDS.of_universe);
+        assert!(come(&slots, 2).1.is_some());
     }
 
     #[tokio::test]
     async fn universes_take_turns_however_many_queries_each_has() {
-        let places = Places::new(BOUNDS);
+        let slots = FairSlots::new(BOUNDS);
         let universes = u8::try_from(BOUNDS.at_once / BOUNDS.of_universe).unwrap();
         let all = (0..universes).flat_map(|number| std::iter::repeat_n(number, BOUNDS.of_universe));
-        let mut running: VecDeque<_> = all.map(|number| come(&places, number).1.unwrap()).collect();
-        let mut loud: Vec<_> = (0..4).map(|_| come(&places, 100).0).collect();
-        let (mut quiet, none) = come(&places, 101);
-        assert!(none.is_none(), "all places are taken");
+        let mut running: VecDeque<_> = all.map(|number| come(&slots, number).1.unwrap()).collect();
+        let mut loud: Vec<_> = (0..4).map(|_| come(&slots, 100).0).collect();
+        let (mut quiet, none) = come(&slots, 101);
+        assert!(none.is_none(), "all slots are taken");
         running.pop_front();
         let first = loud[0].as_mut().now_or_never().expect("it came first").unwrap();
         running.pop_front();
         let second = quiet.as_mut().now_or_never().expect("it has fewer than the loud one").unwrap();
         running.pop_front();
-        let third = loud[1].as_mut().now_or_never().expect("it got its last place first").unwrap();
+        let third = loud[1].as_mut().now_or_never().expect("it got its last slot first").unwrap();
         running.pop_front();
         assert!(loud[2].as_mut().now_or_never().is_none(), "a universe has no more than its part");
         drop((first, second, third));
@@ -187,31 +187,31 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_went_away_while_it_waited_takes_no_place() {
-        let places = Places::new(BOUNDS);
-        let mut running: Vec<_> = (0..BOUNDS.of_universe).map(|_| come(&places, 1).1.unwrap()).collect();
-        let [(gone, _), (given, _), (mut next, _)] = [come(&places, 1), come(&places, 1), come(&places, 1)];
+    async fn who_went_away_while_it_waited_takes_no_slot() {
+        let slots = FairSlots::new(BOUNDS);
+        let mut running: Vec<_> = (0..BOUNDS.of_universe).map(|_| come(&slots, 1).1.unwrap()).collect();
+        let [(gone, _), (given, _), (mut next, _)] = [come(&slots, 1), come(&slots, 1), come(&slots, 1)];
         drop(gone);
         running.pop();
-        drop(given); // it went away with the place that it had been given
-        let place = next.as_mut().now_or_never().unwrap().unwrap();
-        assert_eq!(places.state.lock().running, BOUNDS.of_universe);
-        drop((running, place));
-        assert_eq!(places.state.lock().running, 0);
-        assert!(places.state.lock().lines.is_empty(), "nothing is remembered of who is gone");
+        drop(given); // it went away with the slot that it had been given
+        let slot = next.as_mut().now_or_never().unwrap().unwrap();
+        assert_eq!(slots.state.lock().running, BOUNDS.of_universe);
+        drop((running, slot));
+        assert_eq!(slots.state.lock().running, 0);
+        assert!(slots.state.lock().lines.is_empty(), "nothing is remembered of who is gone");
     }
 
     #[tokio::test]
     async fn what_waits_is_bounded_and_waits_no_longer_than_its_time() {
-        let places = Places::new(BOUNDS);
-        let _running: Vec<_> = (0..BOUNDS.of_universe).map(|_| come(&places, 1).1.unwrap()).collect();
-        let _waiting: Vec<_> = (0..BOUNDS.waiting_of_universe).map(|_| come(&places, 1)).collect();
+        let slots = FairSlots::new(BOUNDS);
+        let _running: Vec<_> = (0..BOUNDS.of_universe).map(|_| come(&slots, 1).1.unwrap()).collect();
+        let _waiting: Vec<_> = (0..BOUNDS.waiting_of_universe).map(|_| come(&slots, 1)).collect();
         let now = Instant::now();
         assert!(matches!(
-            places.enter(universe(1), now + Duration::from_secs(3_600)).await.err(),
+            slots.enter(universe(1), now + Duration::from_secs(3_600)).await.err(),
             Some(Crowded::Waiting(_))
         ));
-        let _others: Vec<_> = (0..BOUNDS.of_universe).map(|_| come(&places, 2).1.unwrap()).collect();
-        assert!(matches!(places.enter(universe(2), now).await.err(), Some(Crowded::Late(_))));
+        let _others: Vec<_> = (0..BOUNDS.of_universe).map(|_| come(&slots, 2).1.unwrap()).collect();
+        assert!(matches!(slots.enter(universe(2), now).await.err(), Some(Crowded::Late(_))));
     }
 }
