@@ -3,10 +3,17 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use mundi_engine::{Engine, Memory, Transaction};
-use mundi_model::{Code, Coded, LabelChange, Labels, WorkerId, WorldId, WorldName};
+use mundi_model::{
+    Code, Coded, Height, IntentHash, LabelChange, Labels, WorkerId, WorldId, WorldName, cbor, limits, record::Payload,
+};
 use mundi_store::{
     StoreError,
     keyspace::{
+        QueueShard, Shard,
+        dead_letter::{self, DeadLetter},
+        effect_pending::{self, EffectItem, EffectTerms},
+        effect_retry::{self, RetryPlace},
+        queue::{Queue, QueueSeq},
         queue_notify,
         world_index::{self, Indexed},
     },
@@ -117,6 +124,106 @@ fn names_are_found_by_prefix_and_by_a_part_in_their_order() {
         assert_eq!(find(&store, part).await, ["alice-fork-1", "bob", "carol"].map(id));
         let all = WorldQuery { order: WorldOrder::Name, ..WorldQuery::default() };
         assert_eq!(find(&store, all).await, ["alice", "alice-fork-1", "bob", "carol"].map(id));
+        let between = async |from: &str, before: &str| {
+            let (name_from, name_before) = (Some(from.to_owned()), Some(before.to_owned()));
+            find(&store, WorldQuery { name_from, name_before, ..WorldQuery::default() }).await
+        };
+        assert_eq!(between("alice-", "carol").await, ["alice-fork-1", "bob"].map(id));
+        assert_eq!(between("z", "a").await, [], "none is between them");
+        let long = format!("bob{}", "b".repeat(limits::KEY_BYTES_MAX));
+        assert_eq!(between("alice-", &long).await, ["alice-fork-1", "bob"].map(id), "longer than any name");
+        assert_eq!(between(&long, "d").await, ["carol"].map(id));
+    });
+}
+
+fn seq(number: usize) -> QueueSeq {
+    let mut bytes = [0; QueueSeq::LEN];
+    bytes[4..].copy_from_slice(&(number as u64).to_be_bytes());
+    QueueSeq::from_bytes(bytes)
+}
+
+fn letter(world: u64) -> Vec<u8> {
+    let world = Some(world_id(world));
+    let (code, reason) = ("CODE".to_owned(), "it failed".to_owned());
+    cbor::encode(&DeadLetter { world, code, reason, attempts: 1, item: Vec::new(), at_ns: 1, worker: None })
+}
+
+fn effect(world: u64, number: usize) -> Vec<u8> {
+    cbor::encode(&EffectItem {
+        world: world_id(world),
+        intent: IntentHash::of(&number.to_be_bytes()),
+        height: Height::new(1),
+        kind: "k".into(),
+        params: Payload::Inline(Vec::new()),
+        label: String::new(),
+        policy_context: None,
+        published_at_ns: 5,
+        trace: None,
+        terms: EffectTerms::default(),
+        correlation_id: None,
+        call: None,
+        lease: None,
+    })
+}
+
+/// Writes entries, a bounded number in each transaction.
+async fn put(store: &Store, entries: Vec<(Vec<u8>, Vec<u8>)>) {
+    for some in entries.chunks(1_000) {
+        let mut tx = store.engine.begin().await.unwrap();
+        some.iter().for_each(|(key, value)| tx.put(key, value.clone()).unwrap());
+        tx.commit().await.unwrap();
+    }
+}
+
+#[test]
+fn worlds_behind_the_first_part_of_the_queues_are_found_on_later_pages() {
+    block_on(async {
+        const PART: usize = limits::QUEUE_ITEMS_LOOKED_AT_MAX;
+        let store = Fixture::new(Memory::new(), 1).await.unwrap();
+        for number in 0..6 {
+            store.create(world_id(number), None).await.unwrap();
+        }
+        // World 1 fills the first part of the letters; 2 and 3 are behind it.
+        let of = |at: usize| match at {
+            0..PART => 1,
+            PART => 2,
+            _ => 3,
+        };
+        let key = |at| dead_letter::key(store.universe, Queue::Effects, seq(at)).as_bytes().to_vec();
+        put(&store, (0..PART + 2).map(|at| (key(at), letter(of(at)))).collect()).await;
+        let letters = WorldQuery { has_dead_letters: true, ..WorldQuery::default() };
+        let mut found = find(&store, letters.clone()).await;
+        found.sort();
+        assert_eq!(found, sorted([1, 2, 3]));
+        let newest = WorldQuery { order: WorldOrder::Newest, ..letters.clone() };
+        let mut found = find(&store, newest).await;
+        found.sort();
+        assert_eq!(found, sorted([1, 2, 3]), "in each order");
+
+        // Pending ones of world 4 fill the first part of the effects; one of world 3 is the last of that stage, and one of world 5 waits.
+        let shard = QueueShard::new("k", Shard::of(b"any"));
+        let pending = |at: usize| {
+            let key = effect_pending::key(store.universe, shard, seq(at)).as_bytes().to_vec();
+            (key, effect(if at < PART { 4 } else { 3 }, at))
+        };
+        put(&store, (0..=PART).map(pending).collect()).await;
+        let place = RetryPlace { place_ns: 7, seq: seq(0) };
+        put(&store, vec![(effect_retry::key(store.universe, shard, place).as_bytes().to_vec(), effect(5, PART + 1))]).await;
+        let old = WorldQuery { effects_before_ns: Some(6), ..WorldQuery::default() };
+        let mut found = find(&store, old.clone()).await;
+        found.sort();
+        assert_eq!(found, sorted([3, 4, 5]));
+        let young = WorldQuery { effects_before_ns: Some(5), ..WorldQuery::default() };
+        assert_eq!(find(&store, young).await, []);
+        let both = WorldQuery { has_dead_letters: true, ..old };
+        assert_eq!(find(&store, both).await, sorted([3]), "each part of one with each part of the other");
+
+        for bad in ["q_", "q_.", "q_zz..", "q_..q_..", "q_.00.nothing"] {
+            assert_eq!(bad.parse::<WorldCursor>().unwrap_err().code(), Code::CursorInvalid, "{bad}");
+        }
+        let elsewhere = Some("q_00ff..".parse().unwrap());
+        let find = FindWorlds { universe: store.universe, query: letters, after: elsewhere, items_max: 2 };
+        assert_eq!(store.run(&find).await.unwrap_err().code(), Code::CursorInvalid);
     });
 }
 

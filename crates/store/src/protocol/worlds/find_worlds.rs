@@ -5,6 +5,8 @@
 //! read. Pages come in the order of ids, whatever several entries of an index are read (the versions of a program, the states of live worlds), unless another order is
 //! asked for; those of one name prefix or one label without a value come in the order of names or values. A world is on one page only, unless it changes meanwhile. A page ends after a bounded number of
 //! looks, or where its transaction has grown too old.
+//! Dead letters and open effects lie in queues that know no order of worlds. They are read a part at a time, and the worlds of one part are listed before the next part is
+//! read: the order holds within a part, and a world with items in two parts is listed twice.
 //! Unknown commit: cannot be; it writes nothing.
 
 use crate::protocol::{
@@ -41,6 +43,10 @@ pub struct WorldQuery {
     /// `Live` takes those, too, that are paused or on hold.
     pub state: Option<ListedState>,
     pub name_prefix: Option<String>,
+    /// Only names from this one on, byte by byte.
+    pub name_from: Option<String>,
+    /// Only names before this one.
+    pub name_before: Option<String>,
     /// In small or large letters.
     pub name_contains: Option<String>,
     /// All of these labels; without a value, with any.
@@ -86,6 +92,15 @@ pub enum WorldCursor {
     World(WorldId),
     /// At this entry of an index, without its universe.
     Entry(Vec<u8>),
+    /// Among the worlds that a later part of the queues names.
+    Part(Part, Option<Box<Self>>),
+}
+
+/// Which parts of the queues name the wanted worlds: those behind these keys, each without its universe; `None` for the first.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Part {
+    letters: Option<Vec<u8>>,
+    effects: Option<Vec<u8>>,
 }
 
 impl fmt::Display for WorldCursor {
@@ -93,6 +108,11 @@ impl fmt::Display for WorldCursor {
         match self {
             Self::World(world) => world.fmt(f),
             Self::Entry(entry) => write!(f, "i_{}", hex(entry)),
+            Self::Part(Part { letters, effects }, after) => {
+                let key = |key: &Option<Vec<u8>>| key.as_deref().map(hex).unwrap_or_default();
+                write!(f, "q_{}.{}.", key(letters), key(effects))?;
+                after.iter().try_for_each(|after| after.fmt(f))
+            }
         }
     }
 }
@@ -102,12 +122,25 @@ impl FromStr for WorldCursor {
 
     fn from_str(text: &str) -> Result<Self, StoreError> {
         let invalid = || StoreError::from(WorldError::CursorInvalid);
-        match text.strip_prefix("i_") {
-            Some(entry) if entry.len() <= 2 * limits::KEY_BYTES_MAX => {
-                parse_hex_bytes(entry).map(Self::Entry).ok_or_else(invalid)
-            }
-            Some(_) => Err(invalid()),
-            None => text.parse().map(Self::World).map_err(|_| invalid()),
+        let key = |hex: &str| match hex.len() <= 2 * limits::KEY_BYTES_MAX {
+            true => parse_hex_bytes(hex).ok_or_else(invalid),
+            false => Err(invalid()),
+        };
+        if let Some(entry) = text.strip_prefix("i_") {
+            return key(entry).map(Self::Entry);
+        }
+        let Some(part) = text.strip_prefix("q_") else { return text.parse().map(Self::World).map_err(|_| invalid()) };
+        let mut fields = part.splitn(3, '.');
+        let mut place = || match fields.next() {
+            Some("") => Ok(None),
+            Some(hex) => key(hex).map(Some),
+            None => Err(invalid()),
+        };
+        let part = Part { letters: place()?, effects: place()? };
+        match fields.next() {
+            Some("") => Ok(Self::Part(part, None)),
+            Some(after) if !after.starts_with("q_") => Ok(Self::Part(part, Some(Box::new(after.parse()?)))),
+            _ => Err(invalid()),
         }
     }
 }
@@ -137,12 +170,13 @@ type Found = Page<WorldSummary, WorldCursor>;
 impl WorldQuery {
     fn source(&self, universe: UniverseId, listed: Option<&BTreeSet<WorldId>>) -> Source {
         let index = |what| world_index::span(universe, what);
-        let named = self.name_prefix.as_deref().unwrap_or_default();
+        let names = || vec![self.names(universe)];
+        let is_named = [&self.name_prefix, &self.name_from, &self.name_before].into_iter().any(Option::is_some);
         if let Some(world) = self.world {
             return Source::Listed([world].into());
         }
         match (self.order, listed, self.filter.parent, self.labels.first(), &self.manifests) {
-            (WorldOrder::Name, ..) => Source::Entries(vec![named_world::key(universe, named).span()]),
+            (WorldOrder::Name, ..) => Source::Entries(names()),
             (WorldOrder::Created | WorldOrder::Newest, ..) => {
                 let from_ns = self.created_from_ns.unwrap_or(0);
                 Source::Entries(vec![world_index::created(universe, from_ns, self.created_before_ns)])
@@ -158,7 +192,7 @@ impl WorldQuery {
             (.., Some(manifests)) => {
                 Source::Entries(manifests.iter().map(|manifest| index(Indexed::Manifest(*manifest))).collect())
             }
-            _ if !named.is_empty() => Source::Entries(vec![named_world::key(universe, named).span()]),
+            _ if is_named => Source::Entries(names()),
             _ => match self.state {
                 Some(state) => {
                     Source::Entries(states(state).iter().map(|state| index(Indexed::State(*state))).collect())
@@ -166,6 +200,12 @@ impl WorldQuery {
                 None => Source::Worlds,
             },
         }
+    }
+
+    /// The entries of the names that are wanted.
+    fn names(&self, universe: UniverseId) -> Span {
+        let (from, before) = (self.name_from.as_deref(), self.name_before.as_deref());
+        named_world::between(universe, self.name_prefix.as_deref().unwrap_or_default(), from, before)
     }
 
     fn takes(&self, found: &WorldSummary, listed: Option<&BTreeSet<WorldId>>) -> bool {
@@ -194,8 +234,13 @@ impl WorldQuery {
     }
 
     fn takes_name(&self, name: Option<&str>) -> bool {
+        if name.is_none() && (self.name_from.is_some() || self.name_before.is_some()) {
+            return false;
+        }
         let name = name.unwrap_or_default();
         self.name_prefix.as_deref().is_none_or(|prefix| name.starts_with(prefix))
+            && self.name_from.as_deref().is_none_or(|from| name >= from)
+            && self.name_before.as_deref().is_none_or(|before| name < before)
             && self.name_contains.as_deref().is_none_or(|part| contains(name, part))
     }
 
@@ -233,7 +278,33 @@ impl Protocol for FindWorlds {
     }
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Found, StoreError> {
-        let listed = self.listed(tx).await?;
+        let (part, after) = match &self.after {
+            Some(WorldCursor::Part(part, after)) => (part.clone(), after.as_deref().cloned()),
+            after => (Part::default(), after.clone()),
+        };
+        let Listed { worlds: listed, next } = self.listed(tx, &part).await?;
+        let found = Self { after, ..self.clone() }.of_part(tx, listed).await?;
+        let next = match (found.next, next) {
+            (Some(after), _) if part == Part::default() => Some(after),
+            (Some(after), _) => Some(WorldCursor::Part(part, Some(Box::new(after)))),
+            (None, next) => next.map(|part| WorldCursor::Part(part, None)),
+        };
+        Ok(Page { next, ..found })
+    }
+}
+
+/// The worlds that a part of the queues names, if the queues are asked, and the next part.
+struct Listed {
+    worlds: Option<BTreeSet<WorldId>>,
+    next: Option<Part>,
+}
+
+impl FindWorlds {
+    async fn of_part<T: Transaction>(
+        &self,
+        tx: &mut T,
+        listed: Option<BTreeSet<WorldId>>,
+    ) -> Result<Found, StoreError> {
         match self.query.source(self.universe, listed.as_ref()) {
             Source::Worlds => self.of_all(tx).await,
             Source::Listed(worlds) => self.of_listed(tx, &worlds).await,
@@ -241,14 +312,12 @@ impl Protocol for FindWorlds {
             Source::Entries(spans) => self.of_entries(tx, spans, listed.as_ref()).await,
         }
     }
-}
 
-impl FindWorlds {
     fn after_world(&self) -> Result<Option<WorldId>, StoreError> {
         match &self.after {
             None => Ok(None),
             Some(WorldCursor::World(world)) => Ok(Some(*world)),
-            Some(WorldCursor::Entry(_)) => Err(WorldError::CursorInvalid.into()),
+            Some(WorldCursor::Entry(_) | WorldCursor::Part(..)) => Err(WorldError::CursorInvalid.into()),
         }
     }
 
@@ -390,7 +459,7 @@ impl FindWorlds {
     fn rest_of(&self, spans: Vec<Span>) -> Result<Vec<Span>, StoreError> {
         let entry = match &self.after {
             None => return Ok(spans),
-            Some(WorldCursor::World(_)) => return Err(WorldError::CursorInvalid.into()),
+            Some(WorldCursor::World(_) | WorldCursor::Part(..)) => return Err(WorldError::CursorInvalid.into()),
             Some(WorldCursor::Entry(entry)) => [&self.universe.as_bytes()[..], entry].concat(),
         };
         let holds = |span: &Span| span.start.as_bytes() <= &entry[..] && &entry[..] < span.end.as_bytes();
@@ -402,22 +471,103 @@ impl FindWorlds {
         Ok(rest)
     }
 
-    /// Worlds with dead letters or old effects: both lie in queues that know no order of worlds, so these are read first, up to a bound.
-    async fn listed<T: Transaction>(&self, tx: &mut T) -> Result<Option<BTreeSet<WorldId>>, StoreError> {
+    /// Worlds with dead letters or old effects, of one part of each queue. Both parts together are one part: effects are read to their end for each part of the letters.
+    async fn listed<T: Transaction>(&self, tx: &mut T, part: &Part) -> Result<Listed, StoreError> {
         let letters = match self.query.has_dead_letters {
-            true => Some(with_letters(tx, self.universe).await?),
+            true => Some(self.with_letters(tx, part.letters.as_deref()).await?),
             false => None,
         };
         let effects = match self.query.effects_before_ns {
-            Some(before_ns) => Some(with_effects(tx, self.universe, before_ns).await?),
+            Some(before_ns) => Some(self.with_effects(tx, before_ns, part.effects.as_deref()).await?),
             None => None,
         };
-        Ok(match (letters, effects) {
+        let (letters, next_letters) = letters.unzip();
+        let (effects, next_effects) = effects.unzip();
+        let next = match (next_effects.flatten(), next_letters.flatten()) {
+            (Some(effects), _) => Some(Part { effects: Some(effects), ..part.clone() }),
+            (None, Some(letters)) => Some(Part { letters: Some(letters), effects: None }),
+            (None, None) => None,
+        };
+        let worlds = match (letters, effects) {
             (Some(letters), Some(effects)) => Some(letters.intersection(&effects).copied().collect()),
             (letters, effects) => letters.or(effects),
-        })
+        };
+        Ok(Listed { worlds, next })
+    }
+
+    async fn with_letters<T: Transaction>(&self, tx: &mut T, behind: Option<&[u8]>) -> Result<Looked, StoreError> {
+        let mut worlds = BTreeSet::new();
+        let mut look = |_: usize, key: &[u8], bytes: &[u8]| {
+            worlds.extend(decode_value::<DeadLetter>(Family::DeadLetter, key, bytes)?.world);
+            Ok(())
+        };
+        let next = self.look_at_part(tx, &[Family::DeadLetter.prefix(self.universe).span()], behind, &mut look).await?;
+        Ok((worlds, next))
+    }
+
+    async fn with_effects<T: Transaction>(
+        &self,
+        tx: &mut T,
+        before_ns: u64,
+        behind: Option<&[u8]>,
+    ) -> Result<Looked, StoreError> {
+        let mut worlds = BTreeSet::new();
+        let mut look = |stage: usize, key: &[u8], bytes: &[u8]| {
+            let item = match EffectStage::ALL[stage] {
+                EffectStage::Claimed => effect_inflight::decode(key, bytes)?.item,
+                EffectStage::Pending | EffectStage::Waiting => effect_pending::decode(key, bytes)?,
+            };
+            worlds.extend((item.published_at_ns < before_ns).then_some(item.world));
+            Ok(())
+        };
+        let spans = EffectStage::ALL.map(|stage| stage.family().prefix(self.universe).span());
+        let next = self.look_at_part(tx, &spans, behind, &mut look).await?;
+        Ok((worlds, next))
+    }
+
+    /// Looks at a bounded number of the items of a queue behind a key, page by page: what they carry can be large. Returns the key behind which the next part
+    /// begins, if there is one.
+    async fn look_at_part<T: Transaction, L: FnMut(usize, &[u8], &[u8]) -> Result<(), StoreError> + Send>(
+        &self,
+        tx: &mut T,
+        spans: &[Span],
+        behind: Option<&[u8]>,
+        look: &mut L,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        let behind = behind.map(|key| [&self.universe.as_bytes()[..], key].concat());
+        let first = match &behind {
+            None => 0,
+            Some(key) => {
+                let holds = |span: &Span| span.start.as_bytes() <= &key[..] && &key[..] < span.end.as_bytes();
+                spans.iter().position(holds).ok_or(WorldError::CursorInvalid)?
+            }
+        };
+        let mut left = limits::QUEUE_ITEMS_LOOKED_AT_MAX;
+        for (at, span) in spans.iter().enumerate().skip(first) {
+            let mut span = match &behind {
+                Some(key) if at == first => span.clone().after_bytes(key),
+                _ => span.clone(),
+            };
+            loop {
+                let page = tx.range(span.read(left.min(limits::LIST_LOOKS_MAX)).snapshot()).await?;
+                page.items.iter().try_for_each(|(key, bytes)| look(at, key, bytes))?;
+                left -= page.items.len();
+                let Some((last, _)) = page.items.last() else { break };
+                if left == 0 {
+                    return Ok(Some(last.get(UniverseId::LEN..).unwrap_or_default().to_vec()));
+                }
+                if !page.more {
+                    break;
+                }
+                span = span.after_bytes(last);
+            }
+        }
+        Ok(None)
     }
 }
+
+/// Worlds that a part of a queue names, and the key behind which the next part begins.
+type Looked = (BTreeSet<WorldId>, Option<Vec<u8>>);
 
 /// The world that an entry stands for.
 fn world_at(key: &[u8], value: &[u8]) -> Result<WorldId, StoreError> {
@@ -425,53 +575,4 @@ fn world_at(key: &[u8], value: &[u8]) -> Result<WorldId, StoreError> {
         return decode_value::<NamedWorld>(Family::NamedWorld, key, value).map(|named| named.world);
     }
     Ok(world_index::world_of(key).ok_or(WorldError::CursorInvalid)?)
-}
-
-async fn with_letters<T: Transaction>(tx: &mut T, universe: UniverseId) -> Result<BTreeSet<WorldId>, StoreError> {
-    let mut worlds = BTreeSet::new();
-    let mut look = |key: &[u8], bytes: &[u8]| {
-        worlds.extend(decode_value::<DeadLetter>(Family::DeadLetter, key, bytes)?.world);
-        Ok(())
-    };
-    look_at_some(tx, Family::DeadLetter.prefix(universe).span(), &mut look).await?;
-    Ok(worlds)
-}
-
-async fn with_effects<T: Transaction>(
-    tx: &mut T,
-    universe: UniverseId,
-    before_ns: u64,
-) -> Result<BTreeSet<WorldId>, StoreError> {
-    let mut worlds = BTreeSet::new();
-    for stage in EffectStage::ALL {
-        let mut look = |key: &[u8], bytes: &[u8]| {
-            let item = match stage {
-                EffectStage::Claimed => effect_inflight::decode(key, bytes)?.item,
-                EffectStage::Pending | EffectStage::Waiting => effect_pending::decode(key, bytes)?,
-            };
-            worlds.extend((item.published_at_ns < before_ns).then_some(item.world));
-            Ok(())
-        };
-        look_at_some(tx, stage.family().prefix(universe).span(), &mut look).await?;
-    }
-    Ok(worlds)
-}
-
-/// Looks at the first items of a queue, page by page: what they carry can be large.
-async fn look_at_some<T: Transaction, L: FnMut(&[u8], &[u8]) -> Result<(), StoreError> + Send>(
-    tx: &mut T,
-    mut span: Span,
-    look: &mut L,
-) -> Result<(), StoreError> {
-    let mut left = limits::QUEUE_ITEMS_LOOKED_AT_MAX;
-    while left > 0 {
-        let page = tx.range(span.read(left.min(limits::LIST_LOOKS_MAX)).snapshot()).await?;
-        page.items.iter().try_for_each(|(key, bytes)| look(key, bytes))?;
-        left -= page.items.len();
-        match page.items.last() {
-            Some((last, _)) if page.more => span = span.after_bytes(last),
-            _ => return Ok(()),
-        }
-    }
-    Ok(())
 }
