@@ -53,6 +53,9 @@ pub const DIRECT_ITEMS_MAX: usize = 256;
 /// milliseconds; senders to a world that is busy for longer get their acknowledgement through the inbox.
 pub const DIRECT_WAIT_MS_MAX: u64 = 100;
 
+/// Effects that send under one message id and are open at a time: each is looked up before the id is forgotten.
+pub const MESSAGE_SENDERS_MAX: usize = 16;
+
 /// The most items that one transaction enqueues, so that the largest items still fit.
 pub const INBOX_BATCH_ITEMS_MAX: usize = 1_024;
 
@@ -104,6 +107,9 @@ pub const TURN_ITEMS_MAX: usize = 4_096;
 
 /// The same in bytes: a turn writes each item once more, with its outcome, and must fit a transaction.
 pub const TURN_BYTES_MAX: usize = 2_000_000;
+
+/// Payloads of one turn that are read from the content store before its steps run: they are in memory together.
+pub const TURN_PAYLOADS_BYTES_MAX: u64 = 16 << 20;
 
 /// The most intents that one turn publishes; their index has 16 bits.
 pub const TURN_INTENTS_MAX: usize = 16_384;
@@ -157,6 +163,10 @@ pub const LIST_ITEMS_MAX: usize = 1_000;
 /// Worlds that a summary of a universe counts: a page that is refreshed every few seconds must not read a million of them each time.
 pub const SUMMARY_WORLDS_MAX: u64 = 20_000;
 
+/// How old the findings of a check-up may be that a process answers with: a look at a fleet's database opens a connection, and one at the object store
+/// writes to it, and any number of pages may ask.
+pub const CHECKUP_EVERY_NS: u64 = 15_000_000_000;
+
 /// Records between two checkpoints that a replay of the past leaves in memory: the next question replays fewer than these, some milliseconds.
 pub const CHECKPOINT_RECORDS: u64 = 256;
 
@@ -176,7 +186,7 @@ pub const CLAIMS_MAX: usize = 256;
 /// [`PLANNED_READS_MAX`]: three for each.
 pub const TIMERS_FIRED_MAX: usize = 512;
 
-/// What the timers that one transaction delivers may take together: with their keys, far less than a transaction holds.
+/// The bytes that the timers of one transaction may take together: with their keys, far less than a transaction holds.
 pub const TIMERS_FIRED_BYTES_MAX: usize = 4 << 20;
 
 /// Leases that one transaction renews.
@@ -440,6 +450,10 @@ pub const TAKE_OVER_MS_MAX: u64 = 30_000;
 /// subschema applied to one part of a value.
 pub const SCHEMA_WORK_MAX: u64 = 4_000_000;
 
+/// Steps of a check on a thread that serves others, too: some milliseconds. A longer one continues on a thread of its own. Of an event from
+/// outside that so many steps do not decide, the sender learns nothing: its world checks it in its turn.
+pub const SCHEMA_WORK_IN_PLACE_MAX: u64 = 100_000;
+
 /// Steps of one check in a replay, which repeats recorded checks without the bound above: a
 /// history that takes longer is refused.
 pub const SCHEMA_REPLAY_WORK_MAX: u64 = 400_000_000;
@@ -538,7 +552,7 @@ pub const POOL_QUEUE_DEFAULT: u64 = 1_000;
 /// Reservations that wait in the queue of a shard of a pool: all of them are served one after another.
 pub const POOL_QUEUE_MAX: u64 = 100_000;
 
-/// Resources that one command creates: a few thousand cells, far below the budget of a step.
+/// Resources that one command creates: with eight labels each some ten thousand cells, far below the budget of a step.
 pub const POOL_CREATE_MAX: usize = 1_000;
 
 /// Labels of a resource: each is an index entry that every lease of the resource moves.
@@ -550,7 +564,14 @@ pub const POOL_LABEL_BYTES_MAX: usize = 64;
 /// Leases that expire in one step of a pool's timer; the timer is due again at once if more have run out.
 pub const POOL_EXPIRE_BATCH_MAX: usize = 64;
 
-/// Records whose time is over that one command removes: more than a command makes, so that they never pile up.
+/// Members of leases that expire in one step of a pool's timer; a larger lease expires alone. With eight labels each, they are a small part of
+/// the budget of a step.
+pub const POOL_EXPIRE_MEMBERS_MAX: u64 = 512;
+
+/// How long after its time a timer of a pool is taken for lost, because the step that it began has failed: longer than a timer is ever on its way.
+pub const POOL_TIMER_LATE_MS_MAX: u64 = 60_000;
+
+/// Records whose time is over that one command removes: more than it makes, so that the commands of a busy pool keep up with them.
 pub const POOL_RETIRE_BATCH_MAX: usize = 8;
 
 /// Shards of a pool: worlds that may run on different workers.
@@ -601,7 +622,7 @@ pub const WATCHED_LEASES_MAX: usize = 100_000;
 /// Pieces of evidence that a pool keeps for one lease: one for each rule of a policy, and room for more rules.
 pub const POOL_EVIDENCE_MAX: usize = 8;
 
-/// What a piece of evidence says, for people.
+/// Characters of one piece of evidence, which is text for people.
 pub const POOL_EVIDENCE_BYTES_MAX: usize = 256;
 
 /// Pools of a universe whose states `/metrics` shows, the first by name: each is nine series.
@@ -652,7 +673,7 @@ pub const SQL_STREAMED_ROWS_MAX: u64 = 100_000_000;
 /// Bytes of the values of such an answer.
 pub const SQL_STREAMED_BYTES_MAX: u64 = 64 << 30;
 
-/// What SQLite may use for all queries of a process: what they sort and group beyond it is refused.
+/// Memory of SQLite for all queries of a process: a sort or a group that needs more is refused.
 pub const SQL_MEMORY_BYTES_MAX: u64 = 256 << 20;
 
 /// How long a query may take if it says nothing.
@@ -706,7 +727,7 @@ pub const AGENT_ROUNDS_MAX: u64 = 64;
 /// Tools that an agent has, and calls of tools that its model may ask for at a time.
 pub const AGENT_TOOLS_MAX: usize = 64;
 
-/// What an agent tells its model of the answer of a tool; the rest is cut.
+/// The part of a tool's answer that an agent passes to its model; the rest is cut.
 pub const AGENT_ANSWER_BYTES_MAX: usize = 64 << 10;
 
 /// The conversation of an agent, as JSON: it is sent with every question.
@@ -714,3 +735,9 @@ pub const AGENT_CONVERSATION_BYTES_MAX: usize = 1 << 20;
 
 /// How long an executor's lease of a child is valid without an extension.
 pub const CHILD_LEASE_NS: u64 = 30_000_000_000;
+
+/// Running instances of durable functions that a rehearsal checks, and names if they diverge: as many as a world may run.
+pub const FUNCTIONS_REHEARSED_MAX: usize = 1_000;
+
+/// Of these, as many as the text of a refused upgrade names.
+pub const FUNCTIONS_NAMED_MAX: usize = 20;

@@ -18,7 +18,7 @@ use self::{
     command::{COMMAND, Command, Request, RequestInvalid},
     config::Home,
     core::Core,
-    front::Wish,
+    front::{First, Wish},
     records::cell,
     result::{Outcome, Refused, ResultCode},
 };
@@ -27,7 +27,7 @@ use crate::{
     program::{Cause, Event, Failure, Host, Program, Stop, View},
 };
 use mundi_model::{
-    Hash, InboxSeq, Value, cbor,
+    Hash, InboxSeq, Value, cbor, limits,
     pool::{ClientId, HolderId, OperationId},
 };
 use serde_json::json;
@@ -40,11 +40,15 @@ pub const VERSION: u32 = 1;
 const EXPIRE_TIMER: &str = "expire";
 /// The timer, due at once, for a grant that needs a record of its own.
 const GRANT_TIMER: &str = "grant";
+/// The timer for the removal of history that stands in the way of a grant.
+const REMOVE_TIMER: &str = "remove";
 
 pub struct LeaseKernel;
 
 /// Declares its commands and queries.
 pub fn declare(manifest: &mut Manifest) {
+    // The largest bundle, each resource with all its labels, fits with room to spare (`tests/pools/cost.rs`).
+    manifest.limits.step_calls_max = limits::STEP_CALLS_MAX;
     let request = json!({
         "type": "object",
         "required": ["command"],
@@ -223,8 +227,10 @@ fn execute(core: &mut Core<'_>, command: &Command, reply_to: Option<InboxSeq>) -
 fn take_timer(host: &mut dyn Host, label: &str) -> Result<(), Failure> {
     let Some(mut core) = Core::open(host)? else { return Ok(()) };
     core.retire()?;
-    if label == EXPIRE_TIMER {
-        core.expire_due()?;
+    match label {
+        EXPIRE_TIMER => core.expire_due()?,
+        REMOVE_TIMER => core.counts.armed_removal_slot = None,
+        _ => {}
     }
     grant_and_close(core)
 }
@@ -232,18 +238,28 @@ fn take_timer(host: &mut dyn Host, label: &str) -> Result<(), Failure> {
 /// Ends the step of every record: brings the indexes, the queue and the timers up to date.
 fn grant_and_close(mut core: Core<'_>) -> Result<(), Failure> {
     core.index_changes()?;
-    if core.counts.waiting > 0 && !core.made_lease {
-        let granted = core.grant_first()?;
-        core.index_changes()?;
-        if let Some(granted) = &granted
-            && let Some(seq) = granted.reply_to
-        {
-            reply(core.host, seq, &granted.outcome)?;
+    let first = match core.counts.waiting > 0 && !core.made_lease {
+        true => core.grant_first()?,
+        false => First::Waits,
+    };
+    match first {
+        First::Left { outcome, reply_to } => {
+            core.index_changes()?;
+            if let Some(seq) = reply_to {
+                reply(core.host, seq, &outcome)?;
+            }
+            if core.can_grant()? {
+                let now_ns = core.host.logical_now_ns();
+                core.host.set_timer(GRANT_TIMER, now_ns, &[])?;
+            }
         }
-        if granted.is_some() && core.can_grant()? {
-            let now_ns = core.host.logical_now_ns();
-            core.host.set_timer(GRANT_TIMER, now_ns, &[])?;
+        First::WaitsForRoom => {
+            if let Some(slot) = core.removal_to_set() {
+                let due_ns = core.config().slot_start_ns(slot);
+                core.host.set_timer(REMOVE_TIMER, due_ns, &[])?;
+            }
         }
+        First::Waits => {}
     }
     if let Some(slot) = core.timer_to_set() {
         let due_ns = core.config().slot_start_ns(slot);

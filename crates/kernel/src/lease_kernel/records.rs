@@ -164,6 +164,9 @@ pub struct Counts {
     pub(super) waiting_from: Option<LeaseId>,
     #[n(13)]
     pub by_state: StateCounts,
+    /// The slot that the timer waits for which makes room for the first one in the queue.
+    #[n(14)]
+    pub(super) armed_removal_slot: Option<u64>,
 }
 
 /// How many there are in each state that is not the last: the rest of the resources is available, the rest of the leases has ended.

@@ -1,10 +1,9 @@
 //! What a command costs does not grow with the pool.
 
-use crate::rig::{Pool, holder, new_resource};
-use mundi_kernel::{
-    lease_kernel::{command::Command, config::PoolConfig},
-    manifest::Limits,
-};
+use crate::rig::{Pool, holder, new_resource, resource};
+use mundi_kernel::lease_kernel::{command::Command, config::PoolConfig};
+use mundi_model::limits;
+use serde_json::json;
 
 /// Host calls that every command below makes do with, whatever the size of the pool.
 const CALLS_MAX: u64 = 400;
@@ -23,8 +22,7 @@ fn cycle(pool: &mut Pool) {
 #[test]
 fn a_command_makes_do_with_the_same_budget_in_a_pool_of_any_size() {
     for size in [100, 20_000] {
-        let limits = Limits { step_calls_max: CALLS_MAX, ..Limits::default() };
-        let mut pool = Pool::within(PoolConfig::default(), limits);
+        let mut pool = Pool::within(PoolConfig::default(), |limits| limits.step_calls_max = CALLS_MAX);
         for first in (0..size).step_by(5) {
             let resources = (first..first + 5).map(|n| new_resource(n, &["a"])).collect();
             assert_eq!(pool.result(Command::CreateResource { resources }), "ok");
@@ -38,4 +36,117 @@ fn a_command_makes_do_with_the_same_budget_in_a_pool_of_any_size() {
         let request = Command::CreateResource { resources };
         assert!(pool.try_run(request).unwrap_err().contains("BUDGET_EXHAUSTED"));
     }
+}
+
+/// As many as an inline payload holds with all their labels.
+const CREATED_AT_ONCE: usize = 20;
+
+/// Resources, each with as many labels as it may have, of the greatest length; each label is shared by two of them.
+fn create_with_all_labels(pool: &mut Pool, resources: u64) {
+    let labels = |n: u64| -> Vec<String> {
+        let width = limits::POOL_LABEL_BYTES_MAX - 2;
+        (0..limits::POOL_LABELS_MAX).map(|label| format!("{label}-{:0width$}", n / 2)).collect()
+    };
+    for first in (0..resources).step_by(CREATED_AT_ONCE) {
+        let some = first..resources.min(first + CREATED_AT_ONCE as u64);
+        let resources = some
+            .map(|n| {
+                let labels = labels(n);
+                new_resource(u128::from(n), &labels.iter().map(String::as_str).collect::<Vec<_>>())
+            })
+            .collect();
+        assert_eq!(pool.result(Command::CreateResource { resources }), "ok");
+    }
+}
+
+fn bundle(first: u64, count: u64) -> Command {
+    let resource_ids = (first..first + count).map(|n| resource(u128::from(n))).collect();
+    Command::ReserveBundle { resource_ids, holder_id: Some(holder(1)), ttl_slots: 10 }
+}
+
+fn free_resources(pool: &Pool) -> usize {
+    pool.query("resources", json!({ "state": "available", "limit": 1_000 }))["items"].as_array().unwrap().len()
+}
+
+/// Every bound is at its maximum: the size of a bundle, the labels of a resource, and what is removed beside.
+#[test]
+fn the_largest_commands_fit_into_the_budget_of_a_step() {
+    let max = limits::POOL_BUNDLE_MAX;
+    let mut pool = Pool::new(PoolConfig { bundle_max: max, history_slots: 20, ..PoolConfig::default() });
+    create_with_all_labels(&mut pool, limits::POOL_CREATE_MAX as u64);
+    // History that the commands below remove: eight leases of this size with each of them.
+    for _ in 0..24 {
+        let lease = pool.run(bundle(0, max)).lease_id.expect("it fits");
+        assert_eq!(pool.release(lease, 1, 1), "ok");
+    }
+    pool.pass_slots(20);
+    // Every second resource, so that of each label one resource stays.
+    let resource_ids = (0..max).map(|n| resource(u128::from(2 * n))).collect();
+    let held = pool.run(Command::ReserveBundle { resource_ids, holder_id: Some(holder(1)), ttl_slots: 10 });
+    let held = held.lease_id.expect("it fits");
+    let rest = pool.run(bundle(2 * max, max)).lease_id.expect("it fits");
+    let all = pool.run(Command::ReserveAny {
+        label: String::new(),
+        count: u32::try_from(max).unwrap(),
+        holder_id: Some(holder(1)),
+        ttl_slots: 10,
+    });
+    let all = all.lease_id.expect("it fits");
+    let enqueue = |by, count: u64| Command::EnqueueReserve {
+        label: String::new(),
+        count: u32::try_from(count).unwrap(),
+        holder_id: Some(holder(by)),
+        ttl_slots: 10,
+        wait: false,
+    };
+    let ticket = pool.run(enqueue(2, max)).ticket.expect("it waits");
+    for lease in [held, rest, all] {
+        assert_eq!(pool.activate(lease, 1, 1), "ok");
+    }
+    pool.pass_slots(1);
+    assert_eq!(pool.release(held, 1, 1), "ok", "and the same step grants as many to the one that waits");
+    let granted = pool.query("ticket", json!({ "ticket": ticket }))["ticket"].clone();
+    assert_eq!(granted["state"], "granted");
+    let granted = serde_json::from_value(granted["lease_id"].clone()).unwrap();
+    assert_eq!(pool.activate(granted, 2, 1), "ok");
+    assert_eq!(pool.result(Command::revoke(granted)), "ok");
+    assert_eq!(pool.result(Command::Reclaim { lease_id: granted }), "ok");
+}
+
+#[test]
+fn bundles_that_run_out_at_once_expire_in_steps_that_fit() {
+    let mut pool = Pool::new(PoolConfig::default());
+    let (bundles, size) = (limits::POOL_EXPIRE_BATCH_MAX as u64, limits::POOL_BUNDLE_DEFAULT);
+    create_with_all_labels(&mut pool, bundles * size);
+    for at in 0..bundles {
+        assert_eq!(pool.result(bundle(at * size, size)), "ok");
+    }
+    pool.pass_slots(10);
+    let mut steps = 0;
+    while pool.fire_due().is_some() {
+        steps += 1;
+    }
+    let counts = pool.query("pool", json!(null))["counts"].clone();
+    assert_eq!((&counts["live"], &counts["expirations"]), (&json!(0), &json!(0)), "all expired");
+    assert_eq!(steps, bundles * size / limits::POOL_EXPIRE_MEMBERS_MAX);
+    assert_eq!(free_resources(&pool), 1_000, "a page of them");
+}
+
+/// A timer is closed before its step runs, so a step that fails leaves none.
+#[test]
+fn a_timer_whose_step_failed_is_set_again() {
+    let mut pool = Pool::within(PoolConfig::default(), |limits| limits.step_calls_max = CALLS_MAX);
+    for n in 1..=32 {
+        assert_eq!(pool.result(Command::CreateResource { resources: vec![new_resource(n, &[])] }), "ok");
+        assert_eq!(pool.reserve(n, 7).result.as_str(), "ok");
+    }
+    pool.pass_slots(10);
+    assert_eq!(pool.fire_due().expect("the timer").0, "expire");
+    assert_eq!(pool.query("pool", json!(null))["counts"]["live"], 32, "the step needs more than it has");
+    assert_eq!(pool.fire_due(), None);
+    pool.reserve(99, 7);
+    assert_eq!(pool.fire_due(), None, "a timer may be on its way for so long");
+    pool.pass_slots(limits::POOL_TIMER_LATE_MS_MAX / 1_000);
+    pool.reserve(99, 7);
+    assert_eq!(pool.fire_due().expect("set again").0, "expire");
 }

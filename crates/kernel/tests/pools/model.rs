@@ -27,8 +27,17 @@ pub(crate) struct ModelLease {
     pub(crate) state: LeaseState,
     pub(crate) epoch: u64,
     pub(crate) deadline: u64,
+    /// The timer looks at it, if it is still reserved.
+    expires: bool,
+    pub(crate) released: Height,
     pub(crate) retire_after: Option<u64>,
     pub(crate) members: Vec<ResourceId>,
+}
+
+impl ModelLease {
+    fn is_expiring(&self) -> bool {
+        self.state == LeaseState::Reserved && self.expires
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -77,6 +86,7 @@ pub(crate) struct Model {
     slot: u64,
     lsn: Height,
     made_lease: bool,
+    closed: bool,
 }
 
 impl Model {
@@ -94,6 +104,7 @@ impl Model {
             slot: 0,
             lsn: Height::GENESIS,
             made_lease: false,
+            closed: false,
         }
     }
 
@@ -133,11 +144,13 @@ impl Model {
     pub(crate) fn timer(&mut self, slot: u64, lsn: Height, label: &str) {
         self.begin(slot, lsn);
         if label == "expire" {
-            let reserved = self.leases.iter().filter(|(_, lease)| lease.state == LeaseState::Reserved);
+            let reserved = self.leases.iter().filter(|(_, lease)| lease.is_expiring());
             let mut due: Vec<_> = reserved.map(|(id, lease)| (lease.deadline, *id)).collect();
             due.sort();
             for (_, id) in due.into_iter().filter(|(deadline, _)| *deadline <= slot).take(64) {
-                self.end(id, LeaseState::Expired);
+                if self.end(id, LeaseState::Expired).is_err() {
+                    self.leases.get_mut(&id).unwrap().expires = false;
+                }
             }
         }
         self.grant();
@@ -152,16 +165,39 @@ impl Model {
             }
             _ => {}
         }
+        let Some(until) = self.slot.checked_add(self.config.operation_slots) else {
+            return refused(ResultCode::SlotOverflow);
+        };
         let answer = self.execute(command).unwrap_or_else(|refusal| refusal);
-        let until = self.slot + self.config.operation_slots;
         self.operations.insert(key, Kept { command: command.clone(), answer: answer.clone(), until });
         self.endings.insert((until, Ending::Operation(key.0, key.1)));
         answer
     }
 
     fn execute(&mut self, command: &Command) -> Result<Answer, Answer> {
+        let reserves = matches!(
+            command,
+            Command::Reserve { .. }
+                | Command::ReserveBundle { .. }
+                | Command::ReserveAny { .. }
+                | Command::EnqueueReserve { .. }
+        );
+        if reserves && self.closed {
+            return Err(refused(ResultCode::InvalidState));
+        }
         match command {
-            Command::Configure { .. } | Command::Close {} | Command::Open {} => unreachable!("the model has none"),
+            Command::Configure { .. } => unreachable!("the model has none"),
+            Command::Close {} => {
+                if !self.queue.is_empty() || self.leases.values().any(|lease| !lease.state.is_terminal()) {
+                    return Err(refused(ResultCode::InvalidState));
+                }
+                self.closed = true;
+                Ok(refused(ResultCode::Ok))
+            }
+            Command::Open {} => {
+                self.closed = false;
+                Ok(refused(ResultCode::Ok))
+            }
             Command::CreateResource { resources } => {
                 for (index, new) in resources.iter().enumerate() {
                     let twice = resources[..index].iter().any(|other| other.resource_id == new.resource_id);
@@ -203,6 +239,10 @@ impl Model {
             }
             Command::EnqueueReserve { label, count, holder_id, ttl_slots, .. } => {
                 self.terms(*count as usize, *ttl_slots)?;
+                if u64::from(*count) > self.config.members_max {
+                    return Err(refused(ResultCode::BundleTooLarge));
+                }
+                self.history_end()?;
                 if self.labelled(label).count() < *count as usize {
                     return Err(refused(ResultCode::ResourceNotFound));
                 }
@@ -225,7 +265,7 @@ impl Model {
             Command::Release { lease_id, holder_id, lease_epoch } => {
                 let lease = self.held(*lease_id, holder_id.unwrap(), *lease_epoch)?;
                 match lease.state {
-                    LeaseState::Reserved | LeaseState::Active => Ok(self.end(*lease_id, LeaseState::Released)),
+                    LeaseState::Reserved | LeaseState::Active => self.end(*lease_id, LeaseState::Released),
                     _ => Err(refused(ResultCode::InvalidState)),
                 }
             }
@@ -245,7 +285,7 @@ impl Model {
                 _ => Err(refused(ResultCode::InvalidState)),
             },
             Command::Reclaim { lease_id } => match self.answering(*lease_id)?.state {
-                LeaseState::Revoking => Ok(self.end(*lease_id, LeaseState::Revoked)),
+                LeaseState::Revoking => self.end(*lease_id, LeaseState::Revoked),
                 state if state.is_terminal() => Err(refused(ResultCode::LeaseRetired)),
                 _ => Err(refused(ResultCode::InvalidState)),
             },
@@ -257,8 +297,9 @@ impl Model {
             if self.queue[at].holder != holder {
                 return Err(refused(ResultCode::HolderMismatch));
             }
+            let until = self.history_end()?;
             self.queue.remove(at);
-            self.end_ticket(ticket, holder);
+            self.end_ticket(ticket, holder, until);
             return Ok(Answer { ticket: Some(ticket), ..refused(ResultCode::Ok) });
         }
         match self.ended_tickets.get(&ticket) {
@@ -269,20 +310,23 @@ impl Model {
         }
     }
 
-    fn end_ticket(&mut self, ticket: LeaseId, holder: HolderId) {
-        let until = self.slot + self.config.history_slots;
+    fn history_end(&self) -> Result<u64, Answer> {
+        self.slot.checked_add(self.config.history_slots).ok_or_else(|| refused(ResultCode::SlotOverflow))
+    }
+
+    fn end_ticket(&mut self, ticket: LeaseId, holder: HolderId, until: u64) {
         self.ended_tickets.insert(ticket, (holder, until));
         self.endings.insert((until, Ending::Ticket(ticket)));
     }
 
-    fn terms(&self, members: usize, ttl: u64) -> Result<(), Answer> {
+    fn terms(&self, members: usize, ttl: u64) -> Result<u64, Answer> {
         if members == 0 || members as u64 > self.config.bundle_max {
             return Err(refused(ResultCode::BundleTooLarge));
         }
         if ttl == 0 || ttl > self.config.ttl_slots_max {
             return Err(refused(ResultCode::TtlOutOfRange));
         }
-        Ok(())
+        self.slot.checked_add(ttl).ok_or_else(|| refused(ResultCode::SlotOverflow))
     }
 
     fn labelled<'a>(&'a self, label: &'a str) -> impl Iterator<Item = &'a ModelResource> {
@@ -314,7 +358,7 @@ impl Model {
     }
 
     fn reserve(&mut self, ids: &[ResourceId], holder: HolderId, ttl: u64) -> Result<Answer, Answer> {
-        self.terms(ids.len(), ttl)?;
+        let deadline = self.terms(ids.len(), ttl)?;
         for (index, id) in ids.iter().enumerate() {
             let Some(resource) = self.resources.get(id) else {
                 return Err(refused_at(ResultCode::ResourceNotFound, *id));
@@ -324,7 +368,7 @@ impl Model {
             }
         }
         let members: usize = self.leases.values().map(|lease| lease.members.len()).sum();
-        let reserved = self.leases.values().filter(|lease| lease.state == LeaseState::Reserved).count();
+        let reserved = self.leases.values().filter(|lease| lease.is_expiring()).count();
         if self.leases.len() as u64 >= self.config.leases_max {
             return Err(refused(ResultCode::LeaseTableFull));
         }
@@ -336,7 +380,8 @@ impl Model {
         }
         let id = LeaseId::new(SHARD, self.lsn);
         let (state, members) = (LeaseState::Reserved, ids.to_vec());
-        let lease = ModelLease { holder, state, epoch: 1, deadline: self.slot + ttl, retire_after: None, members };
+        let (released, retire_after) = (Height::GENESIS, None);
+        let lease = ModelLease { holder, state, epoch: 1, deadline, expires: true, released, retire_after, members };
         self.made_lease = true;
         self.leases.insert(id, lease);
         self.set_members(id);
@@ -388,28 +433,35 @@ impl Model {
 
     fn to(&mut self, id: LeaseId, state: LeaseState) -> Answer {
         let lease = self.leases.get_mut(&id).unwrap();
-        lease.state = state;
+        (lease.state, lease.deadline) = (state, 0);
         lease.epoch += u64::from(!matches!(state, LeaseState::Active | LeaseState::Revoked));
         let epoch = lease.epoch;
         self.set_members(id);
         Answer { lease: Some((id, epoch)), ..refused(ResultCode::Ok) }
     }
 
-    fn end(&mut self, id: LeaseId, state: LeaseState) -> Answer {
-        let until = self.slot + self.config.history_slots;
-        self.leases.get_mut(&id).unwrap().retire_after = Some(until);
+    fn end(&mut self, id: LeaseId, state: LeaseState) -> Result<Answer, Answer> {
+        let until = self.history_end()?;
+        let lease = self.leases.get_mut(&id).unwrap();
+        (lease.released, lease.retire_after) = (self.lsn, Some(until));
         self.endings.insert((until, Ending::Lease(id)));
-        self.to(id, state)
+        Ok(self.to(id, state))
     }
 
     /// One lease per record: the first in the queue, if the record made none.
     fn grant(&mut self) {
         let Some(first) = self.queue.front().cloned().filter(|_| !self.made_lease) else { return };
-        let Ok(ids) = self.choose(&first.label, first.count) else { return };
-        if self.reserve(&ids, first.holder, first.ttl).is_ok() {
-            self.queue.pop_front();
-            self.end_ticket(first.ticket, first.holder);
-        }
+        let granted = self.history_end().and_then(|until| {
+            let ids = self.choose(&first.label, first.count).map_err(refused)?;
+            self.reserve(&ids, first.holder, first.ttl).map(|_| until)
+        });
+        let until = match granted {
+            Ok(until) => until,
+            Err(refusal) if refusal.result == ResultCode::SlotOverflow => u64::MAX,
+            Err(_) => return,
+        };
+        self.queue.pop_front();
+        self.end_ticket(first.ticket, first.holder, until);
     }
 
     pub(crate) fn waiting(&self) -> usize {

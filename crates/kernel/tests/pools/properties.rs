@@ -2,7 +2,7 @@
 
 use crate::{
     model::{Answer, Model},
-    rig::{Pool, client, holder, new_resource, operation, resource},
+    rig::{Pool, START_SLOT, client, holder, new_resource, operation, resource},
 };
 use mundi_kernel::lease_kernel::{
     command::Command,
@@ -65,18 +65,26 @@ fn small() -> PoolConfig {
     }
 }
 
+/// Times that end beyond the last slot: of some reservations from the beginning on, and of all history after a while.
+fn near_the_last_slot(seed: u64) -> PoolConfig {
+    let history_slots = u64::MAX - START_SLOT - 3 * (seed % 16);
+    PoolConfig { slot_ms: 1, ttl_slots_max: u64::MAX, history_slots, operation_slots: 20, ..PoolConfig::default() }
+}
+
 fn ids(dice: &mut Dice) -> Vec<u128> {
     (0..dice.below(4)).map(|_| u128::from(1 + dice.below(7))).collect()
 }
 
 fn command(dice: &mut Dice, known: &Known) -> Command {
     let by = u128::from(dice.below(3));
-    let (holder_id, ttl_slots) = (Some(holder(by)), dice.below(8));
+    let long = dice.below(30) == 0;
+    let ttl_slots = if long { u64::MAX - dice.below(START_SLOT + 200) } else { dice.below(8) };
+    let holder_id = Some(holder(by));
     let label = ["", "gpu", "eu", "none"][dice.below(4) as usize].to_owned();
     let (lease, of, epoch) = dice.of(&known.leases).unwrap_or((LeaseId::from_bytes([0xff; 16]), 0, 1));
     let (lease_id, lease_epoch) = (lease, if dice.below(5) == 0 { dice.below(4) } else { epoch });
     let its_holder = if dice.below(6) == 0 { holder_id } else { Some(holder(of)) };
-    match dice.below(16) {
+    match dice.below(20) {
         0 => {
             let labels = [&["gpu"][..], &["eu", "gpu"], &[]];
             let new = |n: &u128| new_resource(*n, labels[(*n % 3) as usize]);
@@ -90,7 +98,7 @@ fn command(dice: &mut Dice, known: &Known) -> Command {
             Command::ReserveBundle { resource_ids, holder_id, ttl_slots }
         }
         4 => Command::ReserveAny { label, count: dice.below(4) as u32, holder_id, ttl_slots },
-        5 => Command::EnqueueReserve { label, count: dice.below(4) as u32, holder_id, ttl_slots, wait: false },
+        5 | 18 => Command::EnqueueReserve { label, count: dice.below(4) as u32, holder_id, ttl_slots, wait: false },
         6 => {
             let (ticket, of) = dice.of(&known.tickets).unwrap_or((lease, 0));
             Command::CancelEnqueue { ticket, holder_id: Some(holder(if dice.below(4) == 0 { by } else { of })) }
@@ -100,7 +108,9 @@ fn command(dice: &mut Dice, known: &Known) -> Command {
         11 => Command::revoke(lease_id),
         12 => Command::Revoke { lease_id, reclaim_after_ms: Some(dice.below(5_000)) },
         13 | 14 => Command::Evidence { lease_id, kind: EvidenceKind::Silent, detail: "no word".to_owned() },
-        _ => Command::Reclaim { lease_id },
+        15 | 16 => Command::Reclaim { lease_id },
+        17 => Command::Close {},
+        _ => Command::Open {},
     }
 }
 
@@ -153,13 +163,19 @@ fn compare(pool: &Pool, model: &Model, known: &mut Known) {
         .unwrap()
         .iter()
         .map(|it| {
-            let fields = ["lease_id", "holder_id", "state", "lease_epoch", "resource_ids"];
-            fields.map(|field| it[field].clone())
+            let of_holder = ["lease_id", "holder_id", "state", "lease_epoch", "resource_ids"];
+            let of_time = ["created_lsn", "deadline_slot", "released_lsn", "retire_after_slot", "member_count"];
+            [of_holder, of_time].map(|fields| fields.map(|field| it[field].clone()))
         })
         .collect();
     let answering = model.leases.iter().filter(|(_, it)| it.retire_after.is_none_or(|after| after > pool.slot()));
     let of_model: Vec<_> = answering
-        .map(|(id, it)| [json!(id), json!(it.holder), json!(it.state), json!(it.epoch), json!(it.members)])
+        .map(|(id, it)| {
+            let of_holder = [json!(id), json!(it.holder), json!(it.state), json!(it.epoch), json!(it.members)];
+            let retire_after = json!(it.retire_after.unwrap_or(0));
+            let of_time = [json!(id.lsn()), json!(it.deadline), json!(it.released), retire_after];
+            [of_holder, [&of_time[..], &[json!(it.members.len())]].concat().try_into().unwrap()]
+        })
         .collect();
     assert_eq!(of_pool, of_model);
     // Grants of the queue are learned by looking, as a client would.
@@ -244,4 +260,9 @@ fn with_every_bound_at_one_or_two_as_well() {
 fn with_room_for_everything_as_well() {
     let config = PoolConfig { history_slots: 30, operation_slots: 20, ..PoolConfig::default() };
     (0..seeds() / 2).for_each(|seed| run(config, seed, 300));
+}
+
+#[test]
+fn with_times_near_the_last_slot_as_well() {
+    (0..seeds() / 2).for_each(|seed| run(near_the_last_slot(seed), seed, 300));
 }

@@ -139,3 +139,52 @@ fn a_call_that_waits_is_answered_when_its_lease_is_there() {
     };
     assert_eq!((resource_ids.len(), ticket(&pool, again.ticket.unwrap()).1), (1, Some(*lease)));
 }
+
+/// Three resources and room for one lease, history included.
+fn of_one_lease(config: PoolConfig) -> Pool {
+    let mut pool = Pool::new(config);
+    let resources = (1..=3).map(|n| new_resource(n, &[])).collect();
+    assert_eq!(pool.result(Command::CreateResource { resources }), "ok");
+    pool
+}
+
+#[test]
+fn a_ticket_that_waits_for_room_in_a_table_gets_it_when_history_is_removed() {
+    let roomy = PoolConfig::default();
+    for config in [PoolConfig { leases_max: 1, ..roomy }, PoolConfig { members_max: 1, ..roomy }] {
+        let mut pool = of_one_lease(config);
+        let lease = pool.reserve(1, 7).lease_id.unwrap();
+        pool.release(lease, 7, 1);
+        let waits = pool.run(enqueue("", 1, 5)).ticket.unwrap();
+        pool.pass_slots(config.history_slots - 1);
+        while pool.fire_due().is_some() {}
+        assert_eq!(ticket(&pool, waits).0, "waiting", "the lease that ended still answers");
+        pool.pass_slots(1);
+        while pool.fire_due().is_some() {}
+        assert_eq!(ticket(&pool, waits).0, "granted", "by the pool's own timer, without another command");
+    }
+}
+
+#[test]
+fn a_ticket_that_no_table_could_hold_is_refused() {
+    let mut pool = of_one_lease(PoolConfig { members_max: 2, ..PoolConfig::default() });
+    assert_eq!(pool.result(enqueue("", 3, 5)), "bundle_too_large");
+    assert_eq!(pool.result(enqueue("", 2, 5)), "ok");
+    let mut pool = of_one_lease(PoolConfig { history_slots: u64::MAX, ..PoolConfig::default() });
+    assert_eq!(pool.result(enqueue("", 1, 5)), "slot_overflow");
+}
+
+#[test]
+fn a_ticket_whose_time_would_overflow_in_the_end_holds_up_nobody() {
+    let mut pool = of_one_lease(PoolConfig { ttl_slots_max: u64::MAX, ..PoolConfig::default() });
+    let all = pool.run(any("", 3)).lease_id.unwrap();
+    let ttl_slots = u64::MAX - pool.slot();
+    let command =
+        Command::EnqueueReserve { label: String::new(), count: 1, holder_id: Some(holder(5)), ttl_slots, wait: false };
+    let (first, second) = (pool.run(command).ticket.unwrap(), pool.run(enqueue("", 1, 6)).ticket.unwrap());
+    pool.activate(all, 1, 1);
+    pool.pass_slots(1);
+    pool.release(all, 1, 1);
+    while pool.fire_due().is_some() {}
+    assert_eq!((ticket(&pool, first).0.as_str(), ticket(&pool, second).0.as_str()), ("cancelled", "granted"));
+}

@@ -24,7 +24,7 @@ pub(crate) const UNIVERSE: UniverseId = UniverseId::from_bytes([1; 16]);
 pub(crate) const POOL: WorldId = WorldId::from_bytes([2; 16]);
 pub(crate) const SHARD: u64 = 3;
 /// The clock begins at slot 1000.
-const START_SLOT: u64 = 1_000;
+pub(crate) const START_SLOT: u64 = 1_000;
 
 pub(crate) struct Pool {
     pub(crate) objects: MemoryObjects,
@@ -78,13 +78,13 @@ pub(crate) struct Stepped {
 
 impl Pool {
     pub(crate) fn new(config: PoolConfig) -> Self {
-        Self::within(config, Limits::default())
+        Self::within(config, |_| {})
     }
 
-    /// A pool whose steps have this budget.
-    pub(crate) fn within(config: PoolConfig, limits: Limits) -> Self {
+    /// A pool whose steps have another budget than it declares.
+    pub(crate) fn within(config: PoolConfig, change: impl FnOnce(&mut Limits)) -> Self {
         let (registry, mut manifest) = registry();
-        manifest.limits = limits;
+        change(&mut manifest.limits);
         let mut objects = MemoryObjects::new();
         objects.put(native_descriptor(lease_kernel::NAME, lease_kernel::VERSION).into_bytes());
         let manifest = objects.put(manifest.to_bytes());

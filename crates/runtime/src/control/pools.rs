@@ -199,3 +199,27 @@ fn unless_gone<T: Default>(error: RuntimeError) -> Result<T, RuntimeError> {
         _ => Err(error),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where the resources of a pool lie is stored nowhere: another hash would look for them in other shards.
+    #[test]
+    fn the_shard_of_a_resource_never_changes() {
+        let bytes = |n: u128| ResourceId::from_bytes(n.to_be_bytes());
+        let pinned = [
+            (ResourceId::of_name("gpu-0"), [0, 0, 1, 6, 62]),
+            (ResourceId::of_name("gpu-1"), [0, 1, 1, 7, 31]),
+            (ResourceId::of_name("gpu-2"), [0, 1, 2, 7, 15]),
+            (ResourceId::of_name("b-7"), [0, 0, 0, 2, 50]),
+            (bytes(0), [0, 1, 2, 1, 57]),
+            (bytes(1), [0, 0, 2, 6, 54]),
+            (bytes(u128::MAX), [0, 1, 0, 5, 13]),
+        ];
+        for (resource, shards) in pinned {
+            assert_eq!([1, 2, 3, 8, 64].map(|count| shard_of(resource, count)), shards, "{resource}");
+        }
+        assert_eq!(ResourceId::of_name("gpu-0").to_string(), "r_2jhsdyqc76ep8z59gbmgcbwpad");
+    }
+}

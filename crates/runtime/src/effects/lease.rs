@@ -6,8 +6,12 @@ use mundi_model::{UniverseId, Value, WorldName, cbor, pool::LeaseId};
 use mundi_store::{keyspace::effect_pending::EffectLease, protocol::shard_name};
 use std::collections::BTreeMap;
 
-/// The field by which a lease is recognized: params without it are not decoded.
-const MARK: &[u8] = b"lease_epoch";
+/// Params without this are not decoded.
+const MARK: &[u8] = b"lease";
+
+/// The fields of a lease. A map under `lease` that has one of them is meant as a lease, and needs all of them: an effect never begins
+/// unfenced because a part of its lease was left out.
+const FIELDS: [&str; 3] = ["pool", "lease_id", "lease_epoch"];
 
 /// The lease that params name, if they name one; or why it cannot be one.
 pub(super) fn lease_of(universe: UniverseId, params: &[u8]) -> Result<Option<EffectLease>, String> {
@@ -16,7 +20,12 @@ pub(super) fn lease_of(universe: UniverseId, params: &[u8]) -> Result<Option<Eff
     }
     let Ok(Value::Map(mut params)) = cbor::decode::<Value>(params) else { return Ok(None) };
     match params.remove("lease") {
-        Some(Value::Map(lease)) if lease.contains_key("lease_epoch") => read(universe, &lease).map(Some),
+        Some(Value::Map(lease)) if FIELDS.iter().any(|field| lease.contains_key(*field)) => {
+            read(universe, &lease).map(Some)
+        }
+        Some(Value::Text(text)) if text.parse::<LeaseId>().is_ok() => {
+            Err(format!("`lease` is a text: it is a map with {}", FIELDS.join(", ")))
+        }
         _ => Ok(None),
     }
 }
@@ -71,8 +80,16 @@ mod tests {
         let five = || Value::Integer(5.into());
         assert_eq!(lease_of(UNIVERSE, &params(Value::Text("lease_epoch".into()))), Ok(None));
         assert_eq!(lease_of(UNIVERSE, b"lease_epoch"), Ok(None));
+        assert_eq!(lease_of(UNIVERSE, &params(Value::Map([("months".to_owned(), five())].into()))), Ok(None));
         for bad in [lease("", &id, five()), lease("gpus", "l_7", five()), lease("gpus", &id, Value::Null)] {
             assert!(lease_of(UNIVERSE, &params(bad)).is_err());
+        }
+        assert!(lease_of(UNIVERSE, &params(Value::Text(id.clone()))).is_err());
+        for left_out in FIELDS {
+            let Value::Map(mut fields) = lease("gpus", &id, five()) else { panic!("a map") };
+            fields.remove(left_out);
+            let refused = lease_of(UNIVERSE, &params(Value::Map(fields))).unwrap_err();
+            assert!(refused.contains(left_out), "without `{left_out}` it is no lease, and not unfenced: {refused}");
         }
     }
 }

@@ -253,8 +253,8 @@ mod tests {
     use super::*;
     use crate::effects::attempts::AttemptBounds;
     use futures_util::{FutureExt, StreamExt};
-    use mundi_model::{Height, IntentHash, WorldId, record::Payload};
-    use mundi_store::keyspace::effect_pending::{EffectTerms, RateTerms};
+    use mundi_model::{Height, IntentHash, WorldId, pool::LeaseId, record::Payload};
+    use mundi_store::keyspace::effect_pending::{EffectLease, EffectTerms, RateTerms};
 
     fn item(kind: &str, rate: Option<RateTerms>) -> EffectItem {
         EffectItem {
@@ -287,6 +287,14 @@ mod tests {
         assert!(reserve(&slots, &item("b", None)).is_none(), "nobody serves it");
         let rate = RateTerms { per_second: 1, burst: 1 };
         assert!(reserve(&slots, &item("a", Some(rate))).is_none(), "its turn is reckoned in the queue");
+        let lease = EffectLease {
+            pool: "gpus".to_owned(),
+            world: WorldId::from_bytes([3; 16]),
+            lease_id: LeaseId::from_bytes([4; 16]),
+            lease_epoch: 1,
+        };
+        let leased = EffectItem { lease: Some(lease), ..plain.clone() };
+        assert!(reserve(&slots, &leased).is_none(), "the claim compares its lease with that of the pool");
         let (one, two) = (reserve(&slots, &plain), reserve(&slots, &plain));
         assert!(one.is_some() && two.is_some() && reserve(&slots, &plain).is_none());
         assert!(slots.take("a", 8, 0).is_empty());

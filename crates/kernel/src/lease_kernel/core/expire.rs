@@ -23,13 +23,17 @@ impl Core<'_> {
         Ok(self.outcome_of(&lease))
     }
 
-    /// Expires the leases that are due, in the order of their deadlines, as many as one step may.
+    /// Expires the leases that are due, in the order of their deadlines, as many as one step may: bounded by their members, too, because
+    /// those are the work.
     pub(in super::super) fn expire_due(&mut self) -> Result<(), Stop> {
         self.counts.armed_slot = None;
+        let mut members = 0;
         for (slot, lease) in self.next_expirations(limits::POOL_EXPIRE_BATCH_MAX)? {
-            if slot > self.slot {
+            let of_lease = self.get::<Lease>(&cell::lease(lease))?.map_or(0, |lease| u64::from(lease.member_count));
+            if slot > self.slot || members > 0 && members + of_lease > limits::POOL_EXPIRE_MEMBERS_MAX {
                 break;
             }
+            members += of_lease;
             match self.expire(lease, slot) {
                 Ok(_) => {}
                 Err(Refused::Stop(stop)) => return Err(stop),
@@ -80,11 +84,20 @@ impl Core<'_> {
     /// The slot that the pool's timer should wait for, if that is another one than it waits for: the earliest deadline. A timer that
     /// is set for an earlier slot stays; it finds nothing and is set again.
     pub(in super::super) fn timer_to_set(&mut self) -> Option<u64> {
-        let earliest = self.counts.expire_from?;
-        if self.counts.armed_slot.is_some_and(|armed| armed <= earliest) {
-            return None;
+        let slot = self.slot_to_arm(self.counts.expire_from?, self.counts.armed_slot)?;
+        self.counts.armed_slot = Some(slot);
+        Some(slot)
+    }
+
+    /// The slot that a timer has to be set for, if none is set that fires by then. One that is long overdue was lost with a step that
+    /// failed, and is set again. (Not sooner: it may be on its way, and setting it again would withdraw it.)
+    pub(super) fn slot_to_arm(&self, wanted: u64, armed: Option<u64>) -> Option<u64> {
+        let Some(armed) = armed else { return Some(wanted) };
+        let lost_from_ns =
+            self.config().slot_start_ns(armed).saturating_add(limits::POOL_TIMER_LATE_MS_MAX * 1_000_000);
+        if lost_from_ns <= self.host.logical_now_ns() {
+            return Some(wanted.max(self.slot));
         }
-        self.counts.armed_slot = Some(earliest);
-        Some(earliest)
+        Some(wanted).filter(|wanted| *wanted < armed)
     }
 }

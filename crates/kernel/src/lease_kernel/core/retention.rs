@@ -35,6 +35,14 @@ impl Core<'_> {
         Ok(())
     }
 
+    /// The slot in which a timer should remove what is over next, if none is set for then: for someone who waits for room in a table. Else
+    /// no timer does it, because whatever needs the room is a command and removes it itself.
+    pub(in super::super) fn removal_to_set(&mut self) -> Option<u64> {
+        let slot = self.slot_to_arm(self.counts.retire_from?, self.counts.armed_removal_slot)?;
+        self.counts.armed_removal_slot = Some(slot);
+        Some(slot)
+    }
+
     fn remove_retired(&mut self, of: &str, slot: u64) -> Result<(), Stop> {
         if of.starts_with(cell::LEASES) {
             let Some(lease) = self.get::<Lease>(of)? else { return Ok(()) };

@@ -14,6 +14,14 @@ use mundi_model::{
     Height,
     pool::{HolderId, ResourceId},
 };
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The resources of a label that became available in a record or ceased to be, with the LSN of their entries.
+#[derive(Default)]
+struct Moved {
+    added: Vec<(Height, ResourceId)>,
+    removed: Vec<(Height, ResourceId)>,
+}
 
 impl Core<'_> {
     pub(in super::super) fn create_labelled(&mut self, new: &[NewResource]) -> Result<Outcome, Refused> {
@@ -63,54 +71,58 @@ impl Core<'_> {
         Ok(ids)
     }
 
-    /// Brings the indexes up to what the kernel did.
+    /// Brings the indexes up to what the kernel did: each label is counted once, however many of its resources changed.
     pub(in super::super) fn index_changes(&mut self) -> Result<(), Stop> {
+        let mut of_labels: BTreeMap<String, Moved> = BTreeMap::new();
         for (resource, is_available) in std::mem::take(&mut self.changed) {
             let key = cell::labelled(resource);
             let Some(mut labelled) = self.get::<Labelled>(&key)? else { continue };
-            match (is_available, labelled.free_since) {
-                (true, None) => self.index(resource, &mut labelled)?,
-                (false, Some(since)) => self.unindex(resource, &mut labelled, since)?,
-                _ => continue,
+            if is_available == labelled.free_since.is_some() {
+                continue;
             }
+            let since = labelled.free_since.unwrap_or(self.lsn);
+            for label in labelled.all() {
+                let moved = of_labels.entry(label.to_owned()).or_default();
+                let entries = if is_available { &mut moved.added } else { &mut moved.removed };
+                entries.push((since, resource));
+            }
+            labelled.free_since = Some(since).filter(|_| is_available);
             self.put(&key, &labelled)?;
+        }
+        // All are counted before the first entry is deleted: a scan costs more the more the step has deleted.
+        for (label, moved) in &of_labels {
+            self.count_moved(label, moved)?;
+        }
+        for (label, Moved { added, removed }) in &of_labels {
+            for (since, resource) in added {
+                self.host.put(&cell::free(label, *since, *resource), &[])?;
+            }
+            for (since, resource) in removed {
+                self.host.delete(&cell::free(label, *since, *resource))?;
+            }
         }
         Ok(())
     }
 
-    fn index(&mut self, resource: ResourceId, labelled: &mut Labelled) -> Result<(), Stop> {
-        let since = self.lsn;
-        labelled.free_since = Some(since);
-        for label in labelled.all() {
-            self.host.put(&cell::free(label, since, resource), &[])?;
+    /// The count of a label, and where its index begins: no lower than the first entry that stays, so that a scan does not pass over those
+    /// that are gone.
+    fn count_moved(&mut self, label: &str, Moved { added, removed }: &Moved) -> Result<(), Stop> {
+        let mut count = self.label_count(label)?;
+        let stays = count.free > removed.len() as u64;
+        if stays && removed.iter().any(|(since, _)| since.get() == count.free_from) {
+            let after = format!("{}{:016x}", cell::free_of(label), count.free_from);
+            let found = self.host.scan(&cell::free_of(label), Some(&after), removed.len() + 1)?;
+            let gone: BTreeSet<String> =
+                removed.iter().map(|(since, resource)| cell::free(label, *since, *resource)).collect();
+            let first = found.iter().find(|(key, _)| !gone.contains(key));
+            let lsn = first.and_then(|(key, _)| u64::from_str_radix(key.rsplit('/').nth(1)?, 16).ok());
+            count.free_from = lsn.unwrap_or(count.free_from);
         }
-        self.count_labels(labelled, |count| {
-            count.free_from = if count.free == 0 { since.get() } else { count.free_from };
-            count.free += 1;
-        })
-    }
-
-    fn unindex(&mut self, resource: ResourceId, labelled: &mut Labelled, since: Height) -> Result<(), Stop> {
-        labelled.free_since = None;
-        for label in labelled.all() {
-            self.host.delete(&cell::free(label, since, resource))?;
-            self.advance_front(label, since)?;
+        if !stays && !added.is_empty() {
+            count.free_from = self.lsn.get();
         }
-        self.count_labels(labelled, |count| count.free -= 1)
-    }
-
-    /// The index begins no lower than its first entry, so that a scan does not pass over those that are gone.
-    fn advance_front(&mut self, label: &str, removed: Height) -> Result<(), Stop> {
-        let key = cell::label_count(label);
-        let Some(mut count) = self.get::<LabelCount>(&key)? else { return Ok(()) };
-        if count.free_from != removed.get() {
-            return Ok(());
-        }
-        let after = format!("{}{:016x}", cell::free_of(label), count.free_from);
-        let first = self.host.scan(&cell::free_of(label), Some(&after), 1)?;
-        let lsn = first.first().and_then(|(key, _)| u64::from_str_radix(key.rsplit('/').nth(1)?, 16).ok());
-        count.free_from = lsn.unwrap_or(count.free_from);
-        self.put(&key, &count)
+        count.free = (count.free + added.len() as u64).saturating_sub(removed.len() as u64);
+        self.put(&cell::label_count(label), &count)
     }
 
     pub(super) fn label_count(&mut self, label: &str) -> Result<LabelCount, Stop> {

@@ -5,4 +5,4 @@ mod labels;
 mod queue;
 mod watch;
 
-pub(super) use queue::Wish;
+pub(super) use queue::{First, Wish};

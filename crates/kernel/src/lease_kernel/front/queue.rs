@@ -25,16 +25,24 @@ pub(in super::super) struct Wish<'a> {
     pub(in super::super) reply_to: Option<InboxSeq>,
 }
 
-/// A ticket that was granted, with what its holder is told.
-pub(in super::super) struct Granted {
-    pub(in super::super) outcome: Outcome,
-    pub(in super::super) reply_to: Option<InboxSeq>,
+/// The outcome for the first ticket of the queue.
+pub(in super::super) enum First {
+    /// It left the queue; its holder is told this.
+    Left { outcome: Outcome, reply_to: Option<InboxSeq> },
+    /// It waits for resources, or for a reservation to end: a record follows then.
+    Waits,
+    /// The resources are there, and a table has no room for the lease until some of the history is removed.
+    WaitsForRoom,
 }
 
 impl Core<'_> {
     /// A reservation that can never be granted is refused at once: it would hold up all that come after it.
     pub(in super::super) fn enqueue_reserve(&mut self, wish: &Wish<'_>) -> Result<Outcome, Refused> {
         self.check_terms(wish.count.into(), wish.ttl_slots)?;
+        if u64::from(wish.count) > self.config().members_max {
+            return Err(ResultCode::BundleTooLarge.into());
+        }
+        self.history_end()?;
         if self.label_count(wish.label)?.total < u64::from(wish.count) {
             return Err(ResultCode::ResourceNotFound.into());
         }
@@ -88,21 +96,28 @@ impl Core<'_> {
     }
 
     /// Grants the first one in the queue what it waits for, if it is there. The caller has made no lease in this record.
-    pub(in super::super) fn grant_first(&mut self) -> Result<Option<Granted>, Stop> {
-        let Some(mut ticket) = self.first_waiting()? else { return Ok(None) };
+    pub(in super::super) fn grant_first(&mut self) -> Result<First, Stop> {
+        let Some(mut ticket) = self.first_waiting()? else { return Ok(First::Waits) };
         let granted = self.history_end().and_then(|retire_after_slot| {
             let ids = self.choose(&ticket.label, ticket.count)?;
             Ok((self.reserve_bundle(&ids, ticket.holder_id, ticket.ttl_slots)?, retire_after_slot))
         });
-        let (outcome, retire_after_slot) = match granted {
-            Ok(granted) => granted,
+        let (outcome, state, retire_after_slot) = match granted {
+            Ok((outcome, retire_after_slot)) => (outcome, TicketState::Granted, retire_after_slot),
             Err(Refused::Stop(stop)) => return Err(stop),
-            Err(Refused::Result(_) | Refused::At(..)) => return Ok(None), // it waits on: for resources, or for room in a table
+            // Time has passed since it was asked for: its lease would end beyond the last slot, now and ever after.
+            Err(Refused::Result(code @ ResultCode::SlotOverflow)) => {
+                (self.outcome(code), TicketState::Cancelled, u64::MAX)
+            }
+            Err(Refused::Result(ResultCode::LeaseTableFull | ResultCode::LeaseMemberTableFull)) => {
+                return Ok(First::WaitsForRoom);
+            }
+            Err(Refused::Result(_) | Refused::At(..)) => return Ok(First::Waits),
         };
         ticket.lease_id = outcome.lease_id;
-        self.end_ticket(&mut ticket, TicketState::Granted, retire_after_slot)?;
+        self.end_ticket(&mut ticket, state, retire_after_slot)?;
         let outcome = Outcome { ticket: Some(ticket.ticket), ..outcome };
-        Ok(Some(Granted { outcome, reply_to: ticket.reply_to }))
+        Ok(First::Left { outcome, reply_to: ticket.reply_to })
     }
 
     /// Whether the first one in the queue could be granted what it waits for.
