@@ -1,4 +1,5 @@
-//! The first real program, as its README says: tested, built, uploaded, run beside a real service, killed, forked, upgraded.
+//! The first real program, as its README says: built, uploaded, run beside a real service, killed, forked, upgraded. Its own tests run in
+//! `crates/wasm/tests/guests/projects.rs`.
 
 use crate::{
     kinds::{deployed, languages, repository},

@@ -140,9 +140,11 @@ fn calls_out_of_order_end_where_they_happen() {
     // Two replies to one call.
     let reply = "(call $reply (i32.load (local.get $event)) (i32.load offset=4 (local.get $event)) (i32.const 536) (i32.const 1))";
     assert_eq!(ends(&Guest::handling(&format!("{reply} {reply} i32.const 0"))), "OUTPUT_REFUSED");
-    // A write, and a random number, in a query.
+    // A write, an effect that the manifest declares, a reply and a random number, in a query.
     let put = "(call $put (i32.const 512) (i32.const 4) (i32.const 0) (i32.const 1))";
-    for call in [put, "(drop (call $random))"] {
+    let emit = "(call $emit (i32.const 520) (i32.const 8) (i32.const 536) (i32.const 1) (i32.const 0) (i32.const 0) (i32.const 256))";
+    let answer = "(call $reply (i32.const 512) (i32.const 4) (i32.const 536) (i32.const 1))";
+    for call in [put, emit, answer, "(drop (call $random))"] {
         let rig = Rig::new(&Guest::asked(&format!("{call} i32.const 0")).component());
         let refused = rig.world.query(&rig.objects, "ask", &[0xf6]).unwrap_err();
         assert!(matches!(&refused, QueryError::Failed { code: Code::ProgramTrapped, .. }), "{refused}");

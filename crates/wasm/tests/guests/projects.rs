@@ -30,16 +30,53 @@ fn a_new_project_builds_and_counts() {
     }
 }
 
+/// Runs a command to its end; what it printed is shown if it fails.
+fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(output.status.success(), "{command:?}: {said}");
+    said
+}
+
+/// Runs a test in TypeScript of a program, with the SDK of this repository.
+fn run_typescript(test: &Path, folder: &Path) {
+    let sdk = repository().join("sdk/typescript/src").canonicalize().unwrap();
+    let bundle = folder.join("bundle/program.test.mjs");
+    let mut bundled = Command::new(builder().cache.join("typescript/node_modules/.bin/esbuild"));
+    bundled.arg(test).args(["--bundle", "--format=esm", "--platform=node"]);
+    bundled.arg(format!("--alias:mundi-sdk/testing={}", sdk.join("testing.ts").display()));
+    bundled.arg(format!("--alias:mundi-sdk={}", sdk.join("index.ts").display()));
+    run(bundled.arg(format!("--outfile={}", bundle.display())));
+    let said = run(Command::new("node").arg("--test").arg(bundle));
+    assert!(!said.contains("# tests 0"), "{said}");
+}
+
+/// The tests that the examples have. Those in Python need no compiler and run with the tests of the SDK in Python, below.
+#[test]
+#[ignore = "needs the compilers of guests: cargo xtask guests"]
+fn the_tests_of_the_examples_pass() {
+    let (examples, folder) = (repository().join("examples").canonicalize().unwrap(), tempfile::tempdir().unwrap());
+    let mut tests = 0;
+    for example in ["todo-agent/rust", "order-saga/rust"] {
+        tell(&format!("the tests of examples/{example}"));
+        let mut cargo = Command::new("cargo");
+        cargo.args(["test", "--locked", "--tests"]).current_dir(examples.join(example));
+        // What they depend on is compiled once for all of them, and again only if it changes.
+        let said = run(cargo.env("CARGO_TARGET_DIR", builder().cache.join("examples")));
+        tests += said.lines().filter(|line| line.starts_with("test ") && line.ends_with(" ... ok")).count();
+    }
+    assert!(tests > 3, "only {tests} tests in Rust ran");
+    if languages().contains(&Language::TypeScript) {
+        builder().types(&examples.join("todo-agent/typescript")).unwrap();
+        run_typescript(&examples.join("todo-agent/typescript/test/agent.test.ts"), folder.path());
+    }
+}
+
 /// The tests that the SDK itself has. Those of the Rust one run with the workspace, and so do those of Python.
 #[test]
 #[ignore = "needs the compilers of guests: cargo xtask guests"]
 fn the_tests_of_the_sdk_in_typescript_pass() {
     let (sdk, folder) = (repository().join("sdk"), tempfile::tempdir().unwrap());
-    let run = |command: &mut Command| {
-        let output = command.current_dir(&sdk).output().unwrap();
-        let said = [output.stdout, output.stderr].concat();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&said));
-    };
     if languages().contains(&Language::TypeScript) {
         let esbuild = builder().cache.join("typescript/node_modules/.bin/esbuild");
         let mut bundled = Command::new(esbuild);
@@ -47,26 +84,16 @@ fn the_tests_of_the_sdk_in_typescript_pass() {
             .map(|name| format!("typescript/test/{name}.test.ts"));
         bundled.args(tests).args(["--bundle", "--format=esm"]);
         bundled.args(["--platform=node", "--out-extension:.js=.mjs"]);
-        run(bundled.arg(format!("--outdir={}", folder.path().display())));
+        run(bundled.arg(format!("--outdir={}", folder.path().display())).current_dir(&sdk));
         let mut node = Command::new("node");
-        node.arg("--test").arg(folder.path());
+        node.arg("--test").arg(folder.path()).current_dir(&sdk);
         node.env("MUNDI_FUNCTION_VECTORS", "function-vectors.json");
         run(node.env("MUNDI_VECTORS", "vectors.json").env("MUNDI_MISUSES", "misuses.json"));
 
         // The program on the page about it, with its test.
         let source = folder.path().join("page.ts");
         std::fs::write(&source, blocks("docs/reference/sdk-typescript.md", "ts").join("\n")).unwrap();
-        let sdk = sdk.canonicalize().unwrap().join("typescript/src");
-        let run_test = |source: &Path| {
-            let bundle = folder.path().join("page/page.test.mjs");
-            let mut bundled = Command::new(builder().cache.join("typescript/node_modules/.bin/esbuild"));
-            bundled.arg(source).args(["--bundle", "--format=esm", "--platform=node"]);
-            bundled.arg(format!("--alias:mundi-sdk/testing={}", sdk.join("testing.ts").display()));
-            bundled.arg(format!("--alias:mundi-sdk={}", sdk.join("index.ts").display()));
-            run(bundled.arg(format!("--outfile={}", bundle.display())));
-            run(Command::new("node").arg("--test").arg(bundle));
-        };
-        run_test(&source);
+        run_typescript(&source, folder.path());
 
         // The durable function of its guide, as the project that the guide describes.
         let (guide, project) = ("docs/guides/durable-functions.md", folder.path().join("shop"));
@@ -79,7 +106,7 @@ fn the_tests_of_the_sdk_in_typescript_pass() {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         }
-        run_test(&project.join("test/order.test.ts"));
+        run_typescript(&project.join("test/order.test.ts"), folder.path());
     }
 }
 
