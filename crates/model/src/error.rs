@@ -142,6 +142,7 @@ codes! {
     JournalCorrupt = "JOURNAL_CORRUPT", Corrupt, "A stored record differs from the one that was appended.";
     HeightOutOfRange = "HEIGHT_OUT_OF_RANGE", Invalid, "The journal does not have this height.";
     InboxFull = "INBOX_FULL", Full, "The world's inbox is full.";
+    MessageSendersFull = "MESSAGE_SENDERS_FULL", Full, "Too many effects that are open send under one message id that they chose.";
     InboxItemTooLarge = "INBOX_ITEM_TOO_LARGE", Invalid, "An inbox item has more bytes than the bound, and they cannot be moved to the content store.";
     CursorRegressed = "CURSOR_REGRESSED", Invalid, "An inbox cursor would move backwards.";
     CursorMoved = "CURSOR_MOVED", Conflict, "An inbox cursor has moved since the caller read it.";

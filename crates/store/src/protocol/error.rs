@@ -116,6 +116,8 @@ pub enum InboxError {
     Unread { world: WorldId, read: Option<InboxSeq>, to: InboxSeq },
     #[error("something was enqueued to {world} since its inbox was read to the end")]
     Grown { world: WorldId },
+    #[error("{max} open effects send to {world} under this message id already; send again later")]
+    SendersFull { world: WorldId, max: usize },
 }
 
 impl Coded for InboxError {
@@ -126,6 +128,7 @@ impl Coded for InboxError {
             Self::BatchInvalid { .. } => Code::BatchInvalid,
             Self::CursorRegressed { .. } => Code::CursorRegressed,
             Self::Unread { .. } => Code::TurnInvalid,
+            Self::SendersFull { .. } => Code::MessageSendersFull,
             // A turn is notified, and is made again: nobody else does.
             Self::CursorMoved { .. } | Self::Grown { .. } => Code::CursorMoved,
         }

@@ -45,6 +45,7 @@ pub(super) async fn remove_dead_segments<E: Engine>(
     let mut removed = 0;
     for world in worlds {
         let meta = world_meta::read(&mut cas.engine.begin().await?, universe, world).await?;
+        pace.after_keys(1).await;
         if meta.is_none_or(|meta| meta.state != WorldState::Deleted) {
             continue;
         }

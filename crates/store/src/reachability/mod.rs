@@ -15,6 +15,7 @@ mod scan;
 mod sweep;
 mod usage;
 mod walk;
+mod worlds;
 
 use pace::Pace;
 pub use pace::{GRACE_MIN, SweepConfig};

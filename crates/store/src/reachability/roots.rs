@@ -1,4 +1,4 @@
-//! What refers to objects from outside of the content store.
+//! The references to objects from outside of the content store.
 
 use super::{
     pace::Pace,
@@ -15,51 +15,14 @@ use crate::{
         manifest_at,
         program_version::{self, ProgramVersion},
         segment::{self, SegmentRecord},
-        world_meta::{self, WorldMeta, WorldState},
+        world_meta,
     },
     segments::SegmentReader,
 };
 use bytes::Bytes;
-use mundi_engine::{Engine, Transaction};
+use mundi_engine::Engine;
 use mundi_model::{Hash, UniverseId, WorldId, cbor::CborError};
 use std::collections::BTreeSet;
-
-/// The first world above another one that is not deleted, or of all.
-pub(super) async fn next_world<E: Engine>(
-    engine: &E,
-    universe: UniverseId,
-    mut after: Option<WorldId>,
-) -> Result<Option<WorldId>, StoreError> {
-    while let Some((world, meta)) = next_of_any_state(engine, universe, after).await? {
-        if meta.state != WorldState::Deleted {
-            return Ok(Some(world));
-        }
-        after = Some(world);
-    }
-    Ok(None)
-}
-
-/// The first world above another one, deleted or not. One seek: its other keys are skipped, not read.
-pub(super) async fn next_of_any_state<E: Engine>(
-    engine: &E,
-    universe: UniverseId,
-    after: Option<WorldId>,
-) -> Result<Option<(WorldId, WorldMeta)>, StoreError> {
-    let mut span = world_meta::worlds_prefix(universe).span();
-    if let Some(after) = after {
-        span.start = world_meta::world_prefix(universe, after).span().end;
-    }
-    loop {
-        let mut tx = engine.begin().await?;
-        let page = tx.range(span.read(1).snapshot()).await?;
-        let Some((key, _)) = page.items.first() else { return Ok(None) };
-        let world = world_meta::world_of_key(universe, key)?;
-        if let Some(meta) = world_meta::read(&mut tx, universe, world).await? {
-            return Ok(Some((world, meta)));
-        }
-        span.start = world_meta::world_prefix(universe, world).span().end;
-    }
-}
 
 /// Hashes that something refers to, and which of them are new.
 #[derive(Default)]
@@ -91,7 +54,7 @@ pub(super) struct Roots<'a, E> {
 }
 
 impl<E: Engine> Roots<'_, E> {
-    /// What one world refers to: pins, inbox, records, snapshots, segments, manifests with their programs, and whatever else it
+    /// The references of one world: pins, inbox, records, snapshots, segments, manifests with their programs, and all else that it
     /// keeps.
     ///
     /// An item that is drained moves from the inbox to the journal. The inbox is read first, so it is seen in one of them.
@@ -156,7 +119,7 @@ impl<E: Engine> Roots<'_, E> {
         Ok(())
     }
 
-    /// What the manifests of a world name: old heights are replayed by the programs of their time. A manifest names them as text,
+    /// The programs and schemas that the manifests of a world name: old heights are replayed by the programs of their time. A manifest names them as text,
     /// and not every one was put together with its references.
     async fn of_manifests(&self, world: WorldId, found: &mut Found) -> Result<(), StoreError> {
         let mut manifests = BTreeSet::new();
@@ -186,7 +149,7 @@ impl<E: Engine> Roots<'_, E> {
         Ok(())
     }
 
-    /// What a universe itself refers to: the programs and manifests that it keeps or has names for, and its queues of effects, timers, messages and
+    /// The references of a universe itself: the programs and manifests that it keeps or has names for, and its queues of effects, timers, messages and
     /// dead letters.
     pub(super) async fn of_universe(&self, found: &mut Found) -> Result<(), StoreError> {
         // Between the two lie the families of the content store, which name every object; above lie the worlds, which are

@@ -6,11 +6,12 @@
 use super::{
     Pace, SweepConfig, WalkReport,
     dead_segments::remove_dead_segments,
-    finish_deletions::finish_deleted_worlds,
+    finish_deletions::{count_half_deleted, finish_deleted_worlds},
     leftovers::{finish_deletions, remove_incoming, remove_orphans},
-    roots::{Found, Roots, next_world},
+    roots::{Found, Roots},
     scan::scan,
     walk::judge,
+    worlds::Worlds,
 };
 use crate::{
     StoreError,
@@ -21,7 +22,7 @@ use crate::{
     },
     protocol::{
         cas_sweep::{Condemn, Remove, Removed, Reprieve},
-        sweep_run::{BeginSweep, Begun, EndSweep, NoteSweep},
+        sweep_run::{BeginSweep, Begun, EndSweep, NoteSweep, ReadSweep},
     },
     run,
 };
@@ -37,7 +38,7 @@ const MARK_CHUNK: usize = 500;
 /// Worlds between two notes of how far a walk has come.
 const NOTE_WORLDS: u64 = 64;
 
-/// What a run did.
+/// The report of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SweepReport {
     /// Objects there were, and those without a reference.
@@ -57,7 +58,7 @@ pub struct SweepReport {
     pub leftovers: usize,
     /// Segments of worlds that were deleted.
     pub segments: usize,
-    /// Worlds whose deletion had stopped, or was left to the sweep, and is finished.
+    /// Worlds whose deletion had stopped, or was left to the sweep, and is finished; of a dry run, would be.
     pub worlds_finished: usize,
     pub worlds: u64,
     /// Keys that the run read.
@@ -88,22 +89,30 @@ pub async fn sweep<E: Engine>(
 ) -> Result<Swept, StoreError> {
     let ttl_ns = u64::try_from(config.ttl.as_nanos()).unwrap_or(u64::MAX);
     let (engine, clock) = (&cas.engine, &*cas.clock);
+    let pace = Pace::new(cas.clock.clone(), config);
     // Before the walk: it counts worlds that are half deleted as referring to what they have left.
-    let worlds_finished = finish_deleted_worlds(cas, universe, worker).await?;
+    let state = run(engine, clock, &ReadSweep { universe }).await?.output;
+    let worlds_finished =
+        if state.next_removes() { finish_deleted_worlds(cas, universe, worker, &pace).await? } else { 0 };
     let begin = BeginSweep { universe, worker, now_ns: clock.now_ns(), ttl_ns };
     let running = match run(engine, clock, &begin).await?.output {
         Begun::Busy { holder, until_ns } => return Ok(Swept::Busy { holder, until_ns }),
         Begun::Run(running) => running,
     };
-    let pace = Pace::new(cas.clock.clone(), config);
     let noted = (running.walked_to, running.worlds);
     let mut sweep = Sweep { roots: Roots { cas, universe, pace: &pace }, config, running, noted, ttl_ns };
     let mut report = sweep.carry_on().await?;
-    // What was deleted while it walked.
-    report.worlds_finished = worlds_finished + finish_deleted_worlds(cas, universe, worker).await?;
-    (report.keys, report.dry_run) = (pace.keys(), sweep.running.dry_run);
+    report.dry_run = sweep.running.dry_run;
+    report.worlds_finished = match report.dry_run {
+        true => count_half_deleted(cas, universe, &pace).await?,
+        // What was deleted while it walked.
+        false => worlds_finished + finish_deleted_worlds(cas, universe, worker, &pace).await?,
+    };
+    report.keys = pace.keys();
     sweep.end(&report).await?;
-    engine.reclaim();
+    if !report.dry_run {
+        engine.reclaim();
+    }
     Ok(Swept::Done(Box::new(report)))
 }
 
@@ -146,7 +155,7 @@ impl<E: Engine> Sweep<'_, E> {
         Ok(report)
     }
 
-    /// What the run found before it was interrupted.
+    /// The findings of the run before it was interrupted.
     async fn noted(&self) -> Result<Found, StoreError> {
         let mut found = Found::default();
         if self.running.marks > 0 {
@@ -162,7 +171,8 @@ impl<E: Engine> Sweep<'_, E> {
     async fn walk(&mut self, found: &mut Found) -> Result<(), StoreError> {
         let (engine, universe) = (&self.roots.cas.engine, self.roots.universe);
         self.roots.of_universe(found).await?;
-        while let Some(world) = next_world(engine, universe, self.running.walked_to).await? {
+        let mut worlds = Worlds::above(engine, universe, self.running.walked_to, self.roots.pace);
+        while let Some(world) = worlds.next().await? {
             if !(planted(Mutant::SweepUnwalked) && self.running.worlds > 0) {
                 self.roots.of_world(world, found).await?;
             }

@@ -2,6 +2,7 @@
 
 use super::{GRACE_MIN, SweepConfig, SweepReport, Swept, sweep, usage, walk::walk};
 use crate::{
+    Clock,
     blob::Blobs,
     blobs::{Cas, CasConfig, NO_REFS, Verify, body_path},
     keyspace::{
@@ -13,8 +14,8 @@ use crate::{
     },
     objects::Objects,
     protocol::{
-        BeginSweep, Begun, ExportPolicy, KeepObject, NameProgram, ReadSweep, Register, ReleaseObject, RequestSweep,
-        UnnameProgram,
+        BeginSweep, Begun, CloseWorld, ExportPolicy, KeepObject, NameProgram, ReadSweep, Register, ReleaseObject,
+        RequestSweep, UnnameProgram,
         cas_sweep::{Condemn, DoomOrphan, Remove, Removed},
         delete_world,
         sweep_run::NoteSweep,
@@ -399,7 +400,7 @@ impl HookClock {
     }
 }
 
-impl crate::Clock for HookClock {
+impl Clock for HookClock {
     fn now_ns(&self) -> u64 {
         START_NS
     }
@@ -532,6 +533,73 @@ fn a_dry_run_tells_what_would_go_and_removes_nothing() {
         let last = bench.tx(&ReadSweep { universe: UNIVERSE }).await.last.unwrap();
         assert_eq!((last.run, last.dry_run, last.totals.removed), (number, true, 1));
         assert_eq!(bench.sweep().await.removed, [old], "it was asked for once");
+    });
+}
+
+#[test]
+fn a_dry_run_counts_worlds_that_are_half_deleted_and_leaves_their_keys() {
+    block_on(async {
+        let mut bench = bench().await;
+        let engine = bench.memory.clone();
+        bench.world.append(&engine, [Payload::Inline(vec![])]).await.unwrap();
+        bench.tx(&CloseWorld { universe: UNIVERSE, world: WORLD }).await;
+        let hot = bench.world.hot(&engine).await.unwrap();
+        assert!(hot > 0);
+        bench.tx(&RequestSweep { universe: UNIVERSE, dry_run: true, now_ns: START_NS }).await;
+        let report = bench.sweep().await;
+        assert_eq!((report.dry_run, report.worlds_finished), (true, 1));
+        assert_eq!(bench.world.hot(&engine).await.unwrap(), hot);
+        let counted = usage(&bench.cas, UNIVERSE).await.unwrap();
+        assert_eq!((counted.worlds_deleting, counted.worlds_deleted), (1, 0));
+        let report = bench.sweep().await;
+        assert_eq!((report.dry_run, report.worlds_finished), (false, 1));
+        assert_eq!(usage(&bench.cas, UNIVERSE).await.unwrap().worlds_deleted, 1);
+    });
+}
+
+/// It would leave the keys to a run that removes, perhaps a day later.
+#[test]
+fn a_world_that_is_deleted_while_a_dry_run_walks_goes_at_once() {
+    block_on(async {
+        let mut bench = bench().await;
+        let engine = bench.memory.clone();
+        export_world(&mut bench, &engine).await;
+        let last = HandmadeWorld::create(&engine, UNIVERSE, WorldId::from_bytes([3; 16])).await.unwrap();
+        let (deleting, clock, fence) = (engine.clone(), bench.clock.clone(), last.fence);
+        let hook = HookClock::new(async move { delete_world(&deleting, &clock, fence).await.unwrap() });
+        let slow = FaultyObjects::over(bench.faulty.inner()).with_clock(hook).with_fault(0, Fault::Slow(SECOND));
+        let cas = Cas { objects: Objects::new(Arc::new(slow)), ..bench.cas.clone() };
+        bench.tx(&RequestSweep { universe: UNIVERSE, dry_run: true, now_ns: START_NS }).await;
+        let Swept::Done(report) = bench.try_sweep(&cas, WORKER).await.unwrap() else { panic!("nobody else sweeps") };
+        assert_eq!((report.dry_run, report.worlds_finished), (true, 0));
+        assert_eq!(usage(&bench.cas, UNIVERSE).await.unwrap().worlds_deleted, 1);
+    });
+}
+
+/// An installation keeps a record of each world that it ever had.
+#[test]
+fn a_run_reads_and_removes_the_keys_of_deleted_worlds_no_faster_than_it_may() {
+    block_on(async {
+        let bench = bench().await;
+        for number in 0..200 {
+            let id = WorldId::from_bytes([9, number, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+            let world = HandmadeWorld::create(&bench.memory, UNIVERSE, id).await.unwrap();
+            delete_world(&bench.memory, &bench.clock, world.fence).await.unwrap();
+        }
+        let config = SweepConfig { keys_per_second_max: 1_000, ..CONFIG };
+        let took = async || {
+            let began = bench.clock.now_ns();
+            let Swept::Done(report) = sweep(&bench.cas, UNIVERSE, WORKER, &config).await.unwrap() else { panic!() };
+            (*report, Duration::from_nanos(bench.clock.now_ns() - began))
+        };
+        let three_looks = 3 * 200 * SECOND / 1_000;
+        let (report, passed) = took().await;
+        assert_eq!((report.worlds, report.worlds_finished), (1, 0));
+        assert!(report.keys >= 3 * 200 && passed >= three_looks, "{} keys in {passed:?}", report.keys);
+        bench.tx(&CloseWorld { universe: UNIVERSE, world: WORLD }).await;
+        let (report, longer) = took().await;
+        assert_eq!(report.worlds_finished, 1);
+        assert!(longer >= three_looks + 2 * SECOND, "{longer:?}, with a chunk of 2,000 keys");
     });
 }
 

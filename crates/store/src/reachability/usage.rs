@@ -1,6 +1,6 @@
-//! What a universe occupies, by what it is.
+//! The bytes of a universe, by kind.
 
-use super::{pace::Pace, roots::next_of_any_state, scan::scan};
+use super::{pace::Pace, scan::scan, worlds::Worlds};
 use crate::{
     StoreError,
     blobs::Cas,
@@ -30,7 +30,7 @@ impl Amount {
     }
 }
 
-/// What a universe occupies.
+/// The bytes of a universe.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Worlds that are neither deleted nor being deleted.
@@ -94,9 +94,8 @@ pub async fn usage<E: Engine>(cas: &Cas<E>, universe: UniverseId) -> Result<Usag
         Ok(())
     })
     .await?;
-    let mut after = None;
-    while let Some((world, meta)) = next_of_any_state(engine, universe, after).await? {
-        after = Some(world);
+    let mut worlds = Worlds::above(engine, universe, None, &pace);
+    while let Some((_, meta)) = worlds.next_of_any_state().await? {
         match meta.state {
             WorldState::Deleting => usage.worlds_deleting += 1,
             WorldState::Deleted => usage.worlds_deleted += 1,

@@ -6,7 +6,7 @@ use super::{
     scan::scan,
 };
 #[cfg(test)]
-use super::{pace::Pace, roots::next_world};
+use super::{pace::Pace, worlds::Worlds};
 #[cfg(test)]
 use crate::blobs::Cas;
 use crate::{
@@ -27,7 +27,7 @@ use std::{
     time::Duration,
 };
 
-/// What a walk found. It holds one entry per object of the universe in memory while it runs.
+/// The findings of a walk. It holds one entry per object of the universe in memory while it runs.
 #[derive(Debug, Clone)]
 pub struct WalkReport {
     pub began_at_ns: u64,
@@ -35,7 +35,7 @@ pub struct WalkReport {
     pub objects: usize,
     /// Objects that are referred to, or too young to be judged.
     pub reachable: usize,
-    /// What nothing refers to, referrers before what they refer to.
+    /// Objects without a reference, referrers before the objects that they refer to.
     pub unreachable: Vec<Unreachable>,
     pub unreachable_bytes: u64,
     /// Unreachable objects that declare references in a circle. No content can do that, so they are left alone.
@@ -66,11 +66,12 @@ pub(super) async fn walk<E: Engine>(
 ) -> Result<WalkReport, StoreError> {
     let pace = Pace::unbounded(cas.clock.clone());
     let roots = Roots { cas, universe, pace: &pace };
-    let (began_at_ns, mut found, mut worlds, mut after) = (cas.clock.now_ns(), Found::default(), 0, None);
+    let (began_at_ns, mut found, mut worlds) = (cas.clock.now_ns(), Found::default(), 0);
     roots.of_universe(&mut found).await?;
-    while let Some(world) = next_world(&cas.engine, universe, after).await? {
+    let mut all = Worlds::above(&cas.engine, universe, None, &pace);
+    while let Some(world) = all.next().await? {
         roots.of_world(world, &mut found).await?;
-        (worlds, after) = (worlds + 1, Some(world));
+        worlds += 1;
     }
     judge(&roots, began_at_ns, worlds, grace, found).await
 }

@@ -65,6 +65,7 @@ struct State {
     trouble: Option<(u64, Trouble)>,
     dead: bool,
     stalled: bool,
+    refusals: u64,
     cache: Option<BTreeMap<Bytes, Cached>>,
 }
 
@@ -97,6 +98,11 @@ impl<E> Probe<E> {
     /// From now on no transaction begins, and nobody is told why: as a database that does not answer. [`Self::revive`] ends it.
     pub fn stall(&self) {
         self.state.lock().stalled = true;
+    }
+
+    /// So many transactions are refused, because the engine is busy, before one begins again.
+    pub fn refuse(&self, transactions: u64) {
+        self.state.lock().refusals = transactions;
     }
 
     /// From now on it has a cache of what planned transactions read, and learns of no addition to it before the next read: as a process whose
@@ -181,6 +187,15 @@ impl<E: Engine> Probe<E> {
         let is_stalled = self.state.lock().stalled;
         if is_stalled {
             std::future::pending::<()>().await;
+        }
+        let is_refused = {
+            let mut state = self.state.lock();
+            let is_refused = state.refusals > 0;
+            state.refusals = state.refusals.saturating_sub(1);
+            is_refused
+        };
+        if is_refused {
+            return Err(EngineError::Busy { what: "the probe", max: 0 });
         }
         let trouble = next(&self.state, false)?;
         self.state.lock().counts.begins += 1;

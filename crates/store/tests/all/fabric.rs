@@ -4,15 +4,15 @@
 
 use mundi_engine::Memory;
 use mundi_model::{
-    Code, Coded, Height, WorkerId, WorldId,
+    Code, Coded, Hash, Height, WorkerId, WorldId, limits,
     record::{Input, Payload, ReceiptStatus, Sender},
 };
 use mundi_store::{
     Clock, Fence, StoreError,
     keyspace::{Shard, effect_pending::EffectTerms, queue::Claim},
     protocol::{
-        Answer, ClaimEffects, EffectClaim, FabricMessage, KindCap, MessageId, ReapEffects, Sent, WokenBy,
-        complete_effect, expire_dedupe, fabric_send,
+        Answer, ClaimEffects, ClaimedEffect, EffectClaim, FabricMessage, KindCap, MessageId, ReapEffects, Sent,
+        WokenBy, complete_effect, expire_dedupe, fabric_send,
     },
     testing::{Fixture, Probe, ask, ask_in_process, engine_contents, receipts, world_id},
 };
@@ -29,14 +29,22 @@ async fn two_worlds() -> (Store, Fence, Fence) {
 
 /// An effect of the sender, in hand.
 async fn claimed(store: &Store, from: Fence) -> EffectClaim {
+    claimed_ask(store, from).await.proof
+}
+
+async fn claimed_ask(store: &Store, from: Fence) -> ClaimedEffect {
     let deadline_ns = store.clock.now_ns() + 1;
     let held = Claim { token: [7; 16], worker: WorkerId::new(7).unwrap(), deadline_ns, attempt: 1 };
-    ask_in_process(store, from, &["fabric.send"], EffectTerms::default(), held).await.unwrap().remove(0).proof
+    ask_in_process(store, from, &["fabric.send"], EffectTerms::default(), held).await.unwrap().remove(0)
 }
 
 async fn send(store: &Store, claim: EffectClaim, to: WorldId) -> Result<Sent, StoreError> {
+    send_as(store, MessageId::Intent(claim.intent), claim, to).await
+}
+
+async fn send_as(store: &Store, id: MessageId, claim: EffectClaim, to: WorldId) -> Result<Sent, StoreError> {
     let message = FabricMessage {
-        id: MessageId::Intent(claim.intent),
+        id,
         claim,
         from: Sender { world: claim.world, height: Height::new(7) },
         to,
@@ -117,6 +125,60 @@ fn the_name_of_a_message_stays_for_as_long_as_its_effect_is_open() {
         assert!(!knows(&store, to, claim).await, "nobody can send it any more");
         assert_eq!(store.read_turn(to).await.unwrap().items.len(), 1);
     });
+}
+
+/// The name was kept for the first sender only: once that one had its receipt, a late attempt of another one sent again.
+#[test]
+fn a_chosen_name_stays_for_as_long_as_one_of_the_effects_that_send_under_it_is_open() {
+    block_on(async {
+        let (store, from, to) = two_worlds().await;
+        let id = MessageId::Chosen(Hash::of(b"invoice 7"));
+        let hours_later = async || {
+            store.clock.advance(Duration::from_secs(3 * 3_600));
+            expire_dedupe(&store.engine, &store.clock, store.universe).await.unwrap();
+        };
+        // Both are published as claimed; the first one is answered, the other one's process is gone.
+        let (first, second) = (claimed_ask(&store, from).await, claimed_ask(&store, from).await);
+        let sent = send_as(&store, id, first.proof, to.world).await.unwrap();
+        let known = Sent { seq: sent.seq, already_enqueued: true };
+        assert_eq!(send_as(&store, id, second.proof, to.world).await.unwrap(), known);
+        finish(&store, &first).await;
+        for _ in 0..3 {
+            hours_later().await;
+            assert_eq!(send_as(&store, id, second.proof, to.world).await.unwrap(), known, "its attempt is late");
+        }
+        finish(&store, &second).await;
+        hours_later().await;
+        hours_later().await;
+        let third = claimed_ask(&store, from).await;
+        assert!(!send_as(&store, id, third.proof, to.world).await.unwrap().already_enqueued, "all were closed");
+        assert_eq!(store.read_turn(to).await.unwrap().items.len(), 2);
+    });
+}
+
+#[test]
+fn only_so_many_open_effects_send_under_one_chosen_name() {
+    block_on(async {
+        let (store, from, to) = two_worlds().await;
+        let id = MessageId::Chosen(Hash::of(b"invoice 7"));
+        let mut senders = Vec::new();
+        for _ in 0..limits::MESSAGE_SENDERS_MAX {
+            let sender = claimed_ask(&store, from).await;
+            send_as(&store, id, sender.proof, to.world).await.unwrap();
+            senders.push(sender);
+        }
+        let late = claimed_ask(&store, from).await;
+        let refused = send_as(&store, id, late.proof, to.world).await.unwrap_err();
+        assert_eq!(refused.code(), Code::MessageSendersFull);
+        finish(&store, &senders[3]).await;
+        assert!(send_as(&store, id, late.proof, to.world).await.unwrap().already_enqueued, "one of them is over");
+        assert_eq!(store.read_turn(to).await.unwrap().items.len(), 1);
+    });
+}
+
+async fn finish(store: &Store, effect: &ClaimedEffect) {
+    let answer = Answer::new(ReceiptStatus::Ok, Payload::Inline(vec![0xf6]), "fabric");
+    complete_effect(&store.engine, &store.clock, &store.blobs, effect, answer, WokenBy::ReadyQueue).await.unwrap();
 }
 
 /// Whether the name of a message is stored.

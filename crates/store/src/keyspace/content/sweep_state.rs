@@ -24,6 +24,13 @@ pub struct SweepState {
     pub swept_at_ns: Option<u64>,
 }
 
+impl SweepState {
+    /// Whether the run that begins next removes something. One that is taken up has begun, and keeps what it may still walk.
+    pub(crate) fn next_removes(&self) -> bool {
+        self.running.is_none() && self.requested.is_none_or(|requested| !requested.dry_run)
+    }
+}
+
 /// A run that is in progress, or was interrupted.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Running {
@@ -54,9 +61,14 @@ pub struct Running {
 }
 
 impl Running {
-    /// Whether it gathers references: meanwhile no world's keys may be removed.
+    /// Whether it gathers references.
     pub fn is_walking(&self) -> bool {
         self.phase == Phase::Walking
+    }
+
+    /// Whether no world's keys may be removed meanwhile. A dry run acts on nothing that it finds.
+    pub(crate) fn keeps_worlds(&self) -> bool {
+        self.is_walking() && !self.dry_run
     }
 
     /// Whether the two are the same run with the same holder.
@@ -100,7 +112,7 @@ pub struct Finished {
     pub totals: Totals,
 }
 
-/// What a run found and did.
+/// The totals of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Totals {
     #[n(0)]
@@ -132,7 +144,7 @@ pub struct Totals {
     /// Segments of deleted worlds.
     #[n(10)]
     pub segments: u64,
-    /// Worlds whose deletion was finished.
+    /// Worlds whose deletion was finished; of a dry run: would have been.
     #[n(11)]
     pub worlds_finished: u64,
 }

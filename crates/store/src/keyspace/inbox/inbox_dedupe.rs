@@ -2,14 +2,16 @@
 //!
 //! Written by `enqueue` for senders that name what they send: messages of other worlds,
 //! receipts, timers, callers with an idempotency key. Removed after its window, through
-//! [`dedupe_bucket`](crate::keyspace::dedupe_bucket). Immutable meanwhile. The name of a message says which effect sends it, and stays
-//! for as long as that one is open, whatever its window.
+//! [`dedupe_bucket`](crate::keyspace::dedupe_bucket). The name of a message says which effects send it, and stays
+//! for as long as one of them is open, whatever its window: each effect that finds the name of another one, which only a chosen name can be, is
+//! added. Otherwise immutable.
 //!
 //! The sequence is known only at commit, so it is in the key, filled in by the engine. Two senders of one
 //! name both read this range as empty and both write into it: the second one conflicts.
 
 use crate::StoreError;
 use crate::keyspace::{Family, Key, KeyBuilder, KeyReader, QueueShard, Shard, decode_value, queue::QueueSeq};
+use bytes::Bytes;
 use minicbor::{Decode, Encode};
 use mundi_engine::Transaction;
 use mundi_model::{Hash, InboxSeq, IntentHash, UniverseId, WorldId, cbor};
@@ -53,12 +55,15 @@ impl DedupeId {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 struct InboxDedupe {
     #[n(0)]
     expires_at_ns: u64,
     #[n(1)]
     sent_by: Option<SendingEffect>,
+    /// Effects that sent the same later; at most `MESSAGE_SENDERS_MAX` with the first one.
+    #[n(2)]
+    also_sent_by: Option<Vec<SendingEffect>>,
 }
 
 /// The effect that sends a message, and where it was claimed.
@@ -88,6 +93,11 @@ impl SendingEffect {
         Self { universe, world, intent, kind: queue_shard.kind, seq }
     }
 
+    /// Whether it is the same effect, perhaps at another attempt.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        (self.universe, self.world, self.intent) == (other.universe, other.world, other.intent)
+    }
+
     pub(crate) fn queue_shard(&self) -> QueueShard {
         QueueShard { kind: self.kind, shard: Shard::of(self.intent.as_bytes()) }
     }
@@ -114,16 +124,33 @@ pub(crate) async fn read<T: Transaction>(
     page.items.first().map(|(key, _)| parse(universe, world, id, key)).transpose()
 }
 
-/// Which effect sends what was enqueued under a name, if it is a message.
-pub(crate) async fn sent_by<T: Transaction>(
+/// A name that is stored, with the effects that send what was enqueued under it: none unless it is a message.
+pub(crate) struct Known {
+    key: Bytes,
+    expires_at_ns: u64,
+    pub(crate) senders: Vec<SendingEffect>,
+}
+
+/// The commit depends on it.
+pub(crate) async fn known<T: Transaction>(
     tx: &mut T,
     universe: UniverseId,
     world: WorldId,
     id: DedupeId,
-) -> Result<Option<SendingEffect>, StoreError> {
+) -> Result<Option<Known>, StoreError> {
     let page = tx.range(prefix(universe, world, id).span().read(1)).await?;
     let Some((key, bytes)) = page.items.first() else { return Ok(None) };
-    Ok(decode_value::<InboxDedupe>(Family::InboxDedupe, key, bytes)?.sent_by)
+    let InboxDedupe { expires_at_ns, sent_by, also_sent_by } = decode_value(Family::InboxDedupe, key, bytes)?;
+    let senders = sent_by.into_iter().chain(also_sent_by.into_iter().flatten()).collect();
+    Ok(Some(Known { key: key.clone(), expires_at_ns, senders }))
+}
+
+/// Stores a name again, with other senders.
+pub(crate) fn rewrite<T: Transaction>(tx: &mut T, known: &Known) -> Result<(), StoreError> {
+    let (first, others) = known.senders.split_first().map_or((None, &[][..]), |(first, others)| (Some(*first), others));
+    let also_sent_by = (!others.is_empty()).then(|| others.to_vec());
+    let record = InboxDedupe { expires_at_ns: known.expires_at_ns, sent_by: first, also_sent_by };
+    Ok(tx.put(&known.key, cbor::encode(&record))?)
 }
 
 /// Remembers that the item at `index` of this commit was enqueued under a name.
@@ -136,7 +163,7 @@ pub(crate) fn write<T: Transaction>(
     expires_at_ns: u64,
     sent_by: Option<SendingEffect>,
 ) -> Result<(), StoreError> {
-    let value = cbor::encode(&InboxDedupe { expires_at_ns, sent_by });
+    let value = cbor::encode(&InboxDedupe { expires_at_ns, sent_by, also_sent_by: None });
     Ok(tx.put_stamped(prefix(universe, world, id).as_bytes(), &index.to_be_bytes(), value)?)
 }
 
@@ -171,6 +198,7 @@ mod tests {
             world in laws::worlds(),
             hash in laws::hashes(),
             is_message: bool,
+            others in 0..3_usize,
             noise: Vec<u8>,
         ) {
             let intent = IntentHash::from_bytes(*hash.as_bytes());
@@ -178,7 +206,8 @@ mod tests {
             let effect = SendingEffect::new(laws::universe(), queue_shard, seq, world, intent);
             prop_assert_eq!(effect.queue_shard(), queue_shard);
             let sent_by = is_message.then_some(effect);
-            laws::value_survives(Family::InboxDedupe, &InboxDedupe { expires_at_ns, sent_by }, &noise)?;
+            let also_sent_by = (others > 0).then(|| vec![effect; others]);
+            laws::value_survives(Family::InboxDedupe, &InboxDedupe { expires_at_ns, sent_by, also_sent_by }, &noise)?;
         }
     }
 }

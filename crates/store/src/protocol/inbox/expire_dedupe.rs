@@ -1,7 +1,7 @@
 //! Expire dedupe records whose window is over.
 //!
 //! Guarantees: a record goes no sooner than it expires, and never while its intent or timer is open. The name of a message stays
-//! while the effect that sends it is open: in the queue, between two attempts, claimed, or in a dead letter that can be replayed
+//! while an effect that sends it is open: in the queue, between two attempts, claimed, or in a dead letter that can be replayed
 //! (`fabric_send` says why that is enough). With the name of a call goes what is noted of its caller. A name is looked at again with the next bucket. It works in
 //! bounded chunks, oldest first, from a low-water mark: the buckets before it were found empty. The mark stays some
 //! buckets behind, for senders whose clocks do; what one of them writes still further back stays for good.
@@ -97,8 +97,10 @@ impl ExpireDedupe {
         let over = match ending.kind {
             DedupeKind::Inbox => {
                 let id = DedupeId::from_hash(ending.id);
-                if let Some(effect) = inbox_dedupe::sent_by(tx, universe, world, id).await? {
-                    if is_open(tx, &effect).await? {
+                let senders =
+                    inbox_dedupe::known(tx, universe, world, id).await?.map_or(Vec::new(), |known| known.senders);
+                if !senders.is_empty() {
+                    if !open_ones(tx, senders).await?.is_empty() {
                         let later_ns = self.now_ns.saturating_add(dedupe_bucket::BUCKET_NS);
                         let ending = Ending::new(ending.kind, world, ending.id, later_ns);
                         return dedupe_bucket::write(tx, universe, &ending);
@@ -134,6 +136,20 @@ impl ExpireDedupe {
             None => Ok(()),
         }
     }
+}
+
+/// Those that may still be carried out.
+pub(in crate::protocol) async fn open_ones<T: Transaction>(
+    tx: &mut T,
+    effects: Vec<SendingEffect>,
+) -> Result<Vec<SendingEffect>, StoreError> {
+    let mut open = Vec::new();
+    for effect in effects {
+        if is_open(tx, &effect).await? {
+            open.push(effect);
+        }
+    }
+    Ok(open)
 }
 
 /// Whether an effect may still be carried out. One in the slot that it was published into has no record but its claim.

@@ -7,7 +7,7 @@
 //! claims them, because the world takes no receipt.
 //! While a sweep walks through the worlds, keys stay: a reference that moved out of this world must not escape it. The world is
 //! deleted for everybody else all the same, and the sweep removes the keys when the walk is over. The keys of a walk whose holder
-//! stopped its heartbeats do not stay for long: the walk is cancelled.
+//! stopped its heartbeats do not stay for long: the walk is cancelled. A dry run removes nothing, and so it keeps no keys either.
 //! Unknown commit: run again; each step removes what is left. A deletion that stopped is finished by another run, or by a sweep.
 
 use crate::protocol::{ReleaseLease, WorldError, release_lease::clear_holder, require_world, snapshot_due};
@@ -25,21 +25,26 @@ use mundi_engine::{Engine, Transaction};
 use mundi_model::{Height, UniverseId, WorldId};
 
 /// How many keys one transaction removes.
-const CHUNK_KEYS: usize = 2_000;
+pub(crate) const DELETE_CHUNK_KEYS: usize = 2_000;
 
 /// Deletes a world under its fence, which is given back if the keys are left to a sweep. Running it again on a deleted world
 /// changes nothing.
 pub async fn delete_world<E: Engine>(engine: &E, clock: &dyn Clock, fence: Fence) -> Result<(), StoreError> {
-    loop {
-        match run(engine, clock, &DeleteWorld { fence, now_ns: clock.now_ns() }).await?.output {
-            DeleteStep::More => {}
-            DeleteStep::Done => return Ok(()),
-            DeleteStep::Deferred => {
-                run(engine, clock, &ReleaseLease { fence, active_at_ns: None }).await?;
-                return Ok(());
-            }
-        }
+    while delete_step(engine, clock, fence).await? == DeleteStep::More {}
+    Ok(())
+}
+
+/// One step of a deletion; the fence is given back if the rest is left to a sweep.
+pub(crate) async fn delete_step<E: Engine>(
+    engine: &E,
+    clock: &dyn Clock,
+    fence: Fence,
+) -> Result<DeleteStep, StoreError> {
+    let step = run(engine, clock, &DeleteWorld { fence, now_ns: clock.now_ns() }).await?.output;
+    if step == DeleteStep::Deferred {
+        run(engine, clock, &ReleaseLease { fence, active_at_ns: None }).await?;
     }
+    Ok(step)
 }
 
 /// Begins a deletion, whoever holds the world: from then on nobody acquires it but those who delete it. One that is refused leaves
@@ -101,7 +106,7 @@ async fn close<T: Transaction>(
     world_meta::write(tx, universe, world, Some(&meta), &after)
 }
 
-/// What a step of a deletion leaves to do.
+/// The work that a step of a deletion leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeleteStep {
     More,
@@ -150,7 +155,9 @@ impl DeleteWorld {
     /// Whether a sweep is gathering references. One whose holder stopped its heartbeats is cancelled.
     async fn is_walked<T: Transaction>(&self, tx: &mut T) -> Result<bool, StoreError> {
         let mut state = sweep_state::read(tx, self.fence.universe).await?;
-        let Some(running) = state.running.as_ref().filter(|running| running.is_walking()) else { return Ok(false) };
+        let Some(running) = state.running.as_ref().filter(|running| running.keeps_worlds()) else {
+            return Ok(false);
+        };
         if running.until_ns > self.now_ns {
             return Ok(true);
         }
@@ -191,7 +198,7 @@ impl DeleteWorld {
 
 /// Keys are removed one by one, not as a range: a range would take the kept ones along.
 async fn remove_some<T: Transaction>(tx: &mut T, span: &Span, kept: &[Key]) -> Result<usize, StoreError> {
-    let page = tx.range(span.read(CHUNK_KEYS).snapshot()).await?;
+    let page = tx.range(span.read(DELETE_CHUNK_KEYS).snapshot()).await?;
     let mut removed = 0;
     for (key, _) in page.items {
         if !kept.iter().any(|kept| kept.as_bytes() == &key[..]) {

@@ -23,6 +23,7 @@ pub(in crate::protocol) mod upgrade_waits;
 pub use archive_world::ArchiveWorld;
 pub use create_world::{CreateWorld, WorldCreated, create_world};
 pub use delete_world::{CloseWorld, DeleteStep, DeleteWorld, delete_world};
+pub(crate) use delete_world::{DELETE_CHUNK_KEYS, delete_step};
 pub use describe_world::{DescribeWorld, WorldDescription};
 pub use existence::require_live;
 pub(crate) use existence::{explain_missing, on_hold, require_runnable, require_world};
