@@ -11,6 +11,7 @@ mod child_worlds;
 mod crash_points;
 mod fabric;
 mod kill;
+mod leases;
 mod rig;
 mod signed;
 mod slots;
