@@ -8,6 +8,9 @@ use crate::{
 use mundi_model::{Hash, UniverseId};
 use std::sync::{Arc, atomic::AtomicU64};
 
+/// Runs work that may take long where it keeps nobody waiting: on a thread of its own, or while another thread does the duties of this one.
+pub type Apart = fn(&mut dyn FnMut());
+
 /// Reads the code of a program when it is needed: it may be gone, or out of reach for the moment.
 pub type CodeSource = Arc<dyn Fn(Hash) -> Option<Arc<[u8]>> + Send + Sync>;
 
@@ -24,6 +27,11 @@ pub trait Loader: Send + Sync {
 
     /// The program that a manifest names, within the manifest's bounds. While it is being prepared, this says so.
     fn load(&self, objects: &dyn Objects, manifest: &Manifest) -> Result<Arc<dyn Program>, ManifestError>;
+
+    /// How checks against schemas that take long run: they happen on the threads that run worlds and serve requests.
+    fn apart(&self) -> Apart {
+        |work| work()
+    }
 
     /// The same loader for the worlds of one universe. None if this loader treats all alike.
     fn for_universe(&self, share: UniverseShare) -> Option<Arc<dyn Loader>> {

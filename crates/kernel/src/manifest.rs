@@ -5,6 +5,7 @@
 
 use crate::{
     intents::WORLD_CALL,
+    loader::Apart,
     objects::{LoadError, Objects, load_checked},
     schema::{BoundedSchema, Mismatch, Registration, Work},
 };
@@ -359,6 +360,8 @@ pub struct CompiledManifest {
     params: BTreeMap<String, Check>,
     receipts: BTreeMap<String, Check>,
     queries: BTreeMap<String, Check>,
+    /// Where checks continue that take long.
+    pub(crate) apart: Apart,
 }
 
 /// A compiled schema; `None` is satisfied by every value.
@@ -397,7 +400,7 @@ impl CompiledManifest {
         let params = compile_all(&mut manifest.effects.iter().map(|(kind, rule)| (kind, &rule.params)))?;
         let receipts = compile_all(&mut manifest.effects.iter().map(|(kind, rule)| (kind, &rule.receipt)))?;
         let queries = compile_all(&mut manifest.queries.iter())?;
-        Ok(Self { hash, manifest, schema_objects, events, params, receipts, queries })
+        Ok(Self { hash, manifest, schema_objects, events, params, receipts, queries, apart: |work| work() })
     }
 
     /// The schemas that are objects of their own.
@@ -428,18 +431,23 @@ impl CompiledManifest {
         self.check_event_within(schema, value, &mut Work::bounded())
     }
 
-    /// Whether events may enter together: their checks share one bound.
-    pub fn check_events<'v>(&self, events: impl IntoIterator<Item = (&'v str, &'v [u8])>) -> Result<(), CheckError> {
-        let mut work = Work::bounded();
-        events.into_iter().try_for_each(|(schema, value)| self.check_event_within(schema, value, &mut work))
+    /// Whether events are surely refused, for their sender. Together they are given [`limits::SCHEMA_WORK_IN_PLACE_MAX`] steps; events that
+    /// these do not decide are left to the world, which checks each when it takes it in.
+    pub fn check_sent<'v>(&self, events: impl IntoIterator<Item = (&'v str, &'v [u8])>) -> Result<(), CheckError> {
+        let mut work = Work::new(limits::SCHEMA_WORK_IN_PLACE_MAX);
+        let mut check = |(schema, value)| self.check_event_within(schema, value, &mut work);
+        match events.into_iter().try_for_each(&mut check) {
+            Err(CheckError::WorkExceeded(_)) => Ok(()),
+            checked => checked,
+        }
     }
 
     pub(crate) fn check_event_within(&self, schema: &str, value: &[u8], work: &mut Work) -> Result<(), CheckError> {
-        check(self.events.get(schema), "event", schema, value, work)
+        self.check(self.events.get(schema), ("event", schema), value, work)
     }
 
     pub fn check_query(&self, name: &str, params: &[u8]) -> Result<(), CheckError> {
-        check(self.queries.get(name), "query", name, params, &mut Work::bounded())
+        self.check(self.queries.get(name), ("query", name), params, &mut Work::bounded())
     }
 
     /// Whether an effect may be carried out, for whoever does so without a step.
@@ -448,15 +456,35 @@ impl CompiledManifest {
     }
 
     pub(crate) fn check_effect(&self, kind: &str, params: &[u8], work: &mut Work) -> Result<(), CheckError> {
-        check(self.params.get(kind), "effect", kind, params, work)
+        self.check(self.params.get(kind), ("effect", kind), params, work)
     }
 
     pub(crate) fn check_receipt(&self, kind: &str, payload: &[u8], work: &mut Work) -> Result<(), CheckError> {
         match self.receipts.get(kind) {
             // An upgrade may have dropped the kind while one was open: its receipt is still welcome.
             None | Some(None) => Ok(()),
-            found => check(found, "receipt of", kind, payload, work),
+            found => self.check(found, ("receipt of", kind), payload, work),
         }
+    }
+
+    fn check(
+        &self,
+        check: Option<&Check>,
+        (what, name): (&str, &str),
+        value: &[u8],
+        work: &mut Work,
+    ) -> Result<(), CheckError> {
+        let invalid = |why: &dyn Display| CheckError::Invalid(format!("the {what} `{name}`{why}"));
+        let Some(schema) = check else {
+            return Err(CheckError::Invalid(format!("the manifest declares no {what} `{name}`")));
+        };
+        let value: Value = cbor::decode(value).map_err(|error| invalid(&format_args!(": {error}")))?;
+        let Some(schema) = schema else { return Ok(()) };
+        let value = value.to_schema_json().map_err(|error| invalid(&format_args!(": {error}")))?;
+        schema.check_apart(&value, work, self.apart).map_err(|mismatch| match mismatch {
+            Mismatch::Invalid(why) => invalid(&format_args!(" {why}")),
+            Mismatch::Exceeded => CheckError::WorkExceeded(format!("the {what} `{name}`")),
+        })
     }
 }
 
@@ -486,18 +514,4 @@ fn written_out(
 fn compile(objects: &dyn Objects, schema: &Schema, references: &mut Vec<Hash>) -> Result<Check, ManifestError> {
     let Some(written_out) = written_out(objects, schema, references, usize::MAX)? else { return Ok(None) };
     BoundedSchema::compile(&written_out).map(Some).map_err(|why| ManifestError::Invalid(format!("a schema: {why}")))
-}
-
-fn check(check: Option<&Check>, what: &str, name: &str, value: &[u8], work: &mut Work) -> Result<(), CheckError> {
-    let invalid = |why: &dyn Display| CheckError::Invalid(format!("the {what} `{name}`{why}"));
-    let Some(schema) = check else {
-        return Err(CheckError::Invalid(format!("the manifest declares no {what} `{name}`")));
-    };
-    let value: Value = cbor::decode(value).map_err(|error| invalid(&format_args!(": {error}")))?;
-    let Some(schema) = schema else { return Ok(()) };
-    let value = value.to_schema_json().map_err(|error| invalid(&format_args!(": {error}")))?;
-    schema.check(&value, work).map_err(|mismatch| match mismatch {
-        Mismatch::Invalid(why) => invalid(&format_args!(" {why}")),
-        Mismatch::Exceeded => CheckError::WorkExceeded(format!("the {what} `{name}`")),
-    })
 }

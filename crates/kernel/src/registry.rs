@@ -81,7 +81,11 @@ impl Registry {
         if let Some(manifest) = compiled().get(&hash) {
             return Ok(manifest.clone());
         }
-        let manifest = Arc::new(CompiledManifest::load(objects, hash)?);
+        let mut manifest = CompiledManifest::load(objects, hash)?;
+        if let Some(loader) = &self.loader {
+            manifest.apart = loader.apart();
+        }
+        let manifest = Arc::new(manifest);
         let mut compiled = compiled();
         if compiled.len() >= COMPILED_MAX {
             compiled.clear();

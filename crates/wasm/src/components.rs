@@ -12,7 +12,7 @@ use crate::{
 };
 use mundi_kernel::{
     LoadError, MemoryObjects, Objects,
-    loader::{CodeSource, Loader, Readiness, UniverseShare},
+    loader::{Apart, CodeSource, Loader, Readiness, UniverseShare},
     manifest::{CompiledManifest, Manifest, ManifestError, WasmLimits},
     program::{Event, Failure, Host, Program, View},
 };
@@ -165,6 +165,10 @@ impl Loader for Components {
         let UniverseShare { universe, weight, source, fuel } = share;
         let runner = Runner { fuel, ..self.runner.clone() };
         Some(Arc::new(Self { tenant: Tenant { universe, weight }, source: Some(source), runner, ..self.clone() }))
+    }
+
+    fn apart(&self) -> Apart {
+        self.runner.blocking
     }
 
     fn check(&self, manifest: &Manifest) -> Result<(), ManifestError> {

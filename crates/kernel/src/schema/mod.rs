@@ -12,6 +12,7 @@ mod pattern;
 mod shape;
 mod unique;
 
+use crate::loader::Apart;
 use arena::Arena;
 use jsonschema::{PatternOptions, ValidationOptions, Validator};
 use mundi_model::limits;
@@ -45,6 +46,10 @@ impl Work {
 
     pub(crate) fn spent(&self) -> u64 {
         self.max - self.left
+    }
+
+    fn left(&self) -> u64 {
+        self.left
     }
 
     fn spend(&mut self, steps: u64) -> Result<(), Exceeded> {
@@ -109,6 +114,22 @@ impl BoundedSchema {
         }
         let whole = options().build(schema).map_err(|error| error.to_string())?;
         Ok(Self { whole, arena, shape })
+    }
+
+    /// As [`Self::check`], with the same outcome and for the same work. A check that takes long is begun again where `apart` runs it.
+    pub(crate) fn check_apart(&self, value: &serde_json::Value, work: &mut Work, apart: Apart) -> Result<(), Mismatch> {
+        let mut in_place = Work::new(work.left().min(limits::SCHEMA_WORK_IN_PLACE_MAX));
+        match self.check(value, &mut in_place) {
+            Err(Mismatch::Exceeded) if in_place.max < work.left() => {
+                let mut checked = Err(Mismatch::Exceeded);
+                apart(&mut || checked = self.check(value, work));
+                checked
+            }
+            checked => {
+                work.spend(in_place.spent())?;
+                checked
+            }
+        }
     }
 
     pub(crate) fn check(&self, value: &serde_json::Value, work: &mut Work) -> Result<(), Mismatch> {

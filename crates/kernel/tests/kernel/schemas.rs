@@ -2,15 +2,19 @@
 
 use crate::rig::{Rig, body, event, identity, manifest, receipt, refusal};
 use mundi_kernel::{
-    manifest::{CheckError, CompiledManifest, Manifest, Schema},
+    MemoryObjects, Objects,
+    loader::{Apart, Loader, Readiness},
+    manifest::{CheckError, CompiledManifest, Manifest, ManifestError, Schema},
+    program::Program,
     replay::Replay,
     turn::TurnBudget,
 };
 use mundi_model::{
-    Code, Coded, Value, cbor, limits,
+    Code, Coded, Hash, Value, cbor, limits,
     record::{Body, ReceiptStatus, Record},
 };
 use serde_json::json;
+use std::{cell::Cell, sync::Arc};
 
 /// Takes more steps for some thousand bytes of text than a check may.
 fn expensive() -> Schema {
@@ -45,6 +49,75 @@ fn an_event_that_takes_too_long_to_check_is_rejected_before_enqueue_and_when_tak
     assert_eq!(rig.text("a"), "1");
     assert_eq!(bounds(&rig), [None], "what was rejected has no step");
     rig.replayed();
+}
+
+thread_local! {
+    static APART: Cell<u32> = const { Cell::new(0) };
+}
+
+/// A process that has another thread for long work, and counts it.
+struct OtherThread;
+
+impl Loader for OtherThread {
+    fn inspect(&self, _: &[u8]) -> Result<(), ManifestError> {
+        Ok(())
+    }
+
+    fn prepare(&self, _: Hash, _: Option<Arc<[u8]>>) -> Readiness {
+        Readiness::Unknown
+    }
+
+    fn check(&self, _: &Manifest) -> Result<(), ManifestError> {
+        Ok(())
+    }
+
+    fn load(&self, _: &dyn Objects, manifest: &Manifest) -> Result<Arc<dyn Program>, ManifestError> {
+        Err(ManifestError::ProgramUnknown(manifest.program))
+    }
+
+    fn apart(&self) -> Apart {
+        |work| {
+            APART.set(APART.get() + 1);
+            work();
+        }
+    }
+}
+
+#[test]
+fn a_check_that_takes_long_keeps_no_thread_from_others_and_ends_the_same() {
+    // One branch for each item: some steps for few of them, and half a million for many.
+    let branches: Vec<_> = (0..500).map(|n| json!({ "required": [format!("p{n}")] })).collect();
+    let mut manifest = manifest(1);
+    manifest.events.insert("script".into(), Schema(json!({ "items": { "anyOf": branches } })));
+    let mut objects = MemoryObjects::new();
+    let hash = objects.put(manifest.to_bytes());
+    let mut registry = crate::rig::registry();
+    registry.set_loader(Arc::new(OtherThread));
+    let compiled = registry.manifest(&objects, hash).unwrap();
+    let alone = CompiledManifest::load(&objects, hash).unwrap();
+
+    let value = |items: usize, wrong: usize| {
+        let right = Value::Map([("p499".to_owned(), Value::Text("x".into()))].into());
+        let wrong = std::iter::repeat_n(Value::Map([].into()), wrong);
+        cbor::encode(&Value::Array(std::iter::repeat_n(right, items).chain(wrong).collect()))
+    };
+    let checked = |value: &[u8]| {
+        APART.set(0);
+        let outcome = compiled.check_event("script", value);
+        assert_eq!(outcome, alone.check_event("script", value));
+        (outcome.is_ok(), APART.get())
+    };
+    assert_eq!(checked(&value(20, 0)), (true, 0));
+    assert_eq!(checked(&value(1_000, 0)), (true, 1));
+    assert_eq!(checked(&value(1_000, 1)), (false, 1));
+    assert_eq!(checked(&value(20_000, 0)), (false, 1), "it takes too long there, too");
+
+    // Its sender waits for no such check: it learns what few steps say.
+    APART.set(0);
+    let sent = |value: &[u8]| compiled.check_sent([("script", value)]).is_ok();
+    assert!(sent(&value(20, 0)) && sent(&value(1_000, 1)) && sent(&value(20_000, 0)));
+    assert!(!sent(&value(20, 1)) && compiled.check_sent([("unheard-of", &value(1, 0)[..])]).is_err());
+    assert_eq!(APART.get(), 0);
 }
 
 /// Each rejected check takes as long as a tenth of a second of steps: a turn of a full page of them would occupy its thread for minutes.

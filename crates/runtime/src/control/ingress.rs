@@ -9,7 +9,10 @@ use crate::{
     trace::TraceContext,
 };
 use futures_util::future::{BoxFuture, Either, select};
-use mundi_kernel::{lease_kernel::command::COMMAND, manifest::CompiledManifest};
+use mundi_kernel::{
+    lease_kernel::command::COMMAND,
+    manifest::{CheckError, CompiledManifest},
+};
 use mundi_model::{
     CallId, Hash, UniverseId, WorldId,
     record::{InboxItem, Input, Payload, ReplyOutcome},
@@ -64,6 +67,23 @@ pub enum CallAnswer<A> {
     Forwarded(A),
 }
 
+/// An event, and the way to its world.
+pub struct SendRequest<'a, F> {
+    pub item: InboxItem,
+    pub idempotency_key: Option<&'a str>,
+    /// As of a call.
+    pub is_checked: bool,
+    pub forward: Option<&'a F>,
+}
+
+/// The place of an event that was sent.
+#[derive(Debug)]
+pub enum SendAnswer<A> {
+    Enqueued(Enqueued),
+    /// Of the process that holds the world.
+    Forwarded(A),
+}
+
 /// For calls that no other process answers.
 pub enum NoForward {}
 
@@ -75,8 +95,28 @@ impl Forward for NoForward {
     }
 }
 
+/// Checks of the same events by one manifest after another.
+struct SenderChecks<I> {
+    events: I,
+    /// The manifest that was asked last, and its answer.
+    last: Option<(Hash, Result<(), CheckError>)>,
+}
+
+impl<'v, I: IntoIterator<Item = (&'v str, &'v [u8])> + Clone> SenderChecks<I> {
+    fn by(&mut self, manifest: &CompiledManifest) -> Result<(), CheckError> {
+        match &self.last {
+            Some((asked, answer)) if *asked == manifest.hash => answer.clone(),
+            _ => self.last.insert((manifest.hash, manifest.check_sent(self.events.clone()))).1.clone(),
+        }
+    }
+}
+
 impl<P: Plane> Ops<P> {
-    /// Whether a world's manifest takes these events from outside, so that their sender is notified at once. The world checks again.
+    /// Whether a world's manifest takes these events from outside, so that their sender is notified at once. The world checks again, and
+    /// alone decides about those whose check takes long.
+    ///
+    /// Each manifest checks them once. Beyond the one that the world has in memory, a newer one counts that only the journal knows, and an upgrade
+    /// that waits among the first items of the inbox. Behind so many that it is not found there, the newest manifest on record decides.
     ///
     /// No pool takes its commands this way: it trusts what they say about client and holder, and some need the verb `admin`.
     pub async fn check_events<'v>(
@@ -87,19 +127,26 @@ impl<P: Plane> Ops<P> {
         if events.clone().into_iter().any(|(schema, _)| schema == COMMAND) {
             return Err(RuntimeError::PoolCommand);
         }
-        let check = |manifest: &CompiledManifest| manifest.check_events(events.clone());
-        // What is right by the world itself is right; what is not may be by a newer manifest, of which only the journal knows.
-        if self.worker.as_ref().and_then(|worker| worker.manifest(world)).is_some_and(|it| check(&it).is_ok()) {
+        let mut checks = SenderChecks { events, last: None };
+        if let Some(manifest) = self.worker.as_ref().and_then(|worker| worker.manifest(world))
+            && checks.by(&manifest).is_ok()
+        {
             return Ok(());
         }
         let place = (self.universe, world);
-        let allows =
-            async || Ok::<_, RuntimeError>(newest_manifest(&self.plane, place).await?.map_or(Ok(()), |it| check(&it)));
-        // The inbox may be long: it is looked into only for what is refused otherwise.
-        if allows().await?.is_ok() || self.plane.run(&UpgradeWaits { universe: self.universe, world }).await?.output {
+        let Some(newest) = newest_manifest(&self.plane, place).await? else { return Ok(()) };
+        if checks.by(&newest).is_ok() {
             return Ok(());
         }
-        Ok(allows().await??) // an upgrade that was taken in meanwhile is on record now
+        // The inbox may be long: it is read only for events that are refused otherwise.
+        if self.plane.run(&UpgradeWaits { universe: self.universe, world }).await?.output {
+            return Ok(());
+        }
+        // An upgrade that was taken in meanwhile is on record now.
+        match newest_manifest(&self.plane, place).await? {
+            Some(newest) => Ok(checks.by(&newest)?),
+            None => Ok(()),
+        }
     }
 
     /// Whether a stored manifest can be used: it and its schemas are there and compile, and its program can be run. One
@@ -124,15 +171,30 @@ impl<P: Plane> Ops<P> {
         Ok(Enqueued { seq, before })
     }
 
-    /// Lets the process that holds a world take an event, if that is another one; `None` if surely no process has taken it.
-    pub async fn forward_event<F: Forward>(
+    /// Sends an event from outside to its world, in whichever process that runs. It is durable when this returns.
+    pub async fn send_event<F: Forward>(
         &self,
         world: WorldId,
-        item: &InboxItem,
-        idempotency_key: Option<&str>,
-        forward: &F,
+        SendRequest { item, idempotency_key, is_checked, forward }: SendRequest<'_, F>,
+    ) -> Result<SendAnswer<F::Answer>, RuntimeError> {
+        if let Some(answer) = self.forwarded(world, (&item, idempotency_key), forward).await? {
+            return Ok(SendAnswer::Forwarded(answer)); // its holder checks the event by the manifest that it has in memory
+        }
+        if is_checked && let Input::Event { schema, value: Payload::Inline(value), .. } = &item.input {
+            self.check_events(world, [(schema.as_str(), value.as_slice())]).await?;
+        }
+        self.enqueue_ingress(world, item, idempotency_key).await.map(SendAnswer::Enqueued)
+    }
+
+    /// The answer of the process that holds the world, if that is another one; `None` if surely no process has taken the item.
+    async fn forwarded<F: Forward>(
+        &self,
+        world: WorldId,
+        (item, idempotency_key): (&InboxItem, Option<&str>),
+        forward: Option<&F>,
     ) -> Result<Option<F::Answer>, RuntimeError> {
-        Ok(self.delivery().forward((self.universe, world), item, idempotency_key, forward).await?)
+        let Some(forward) = forward else { return Ok(None) };
+        Ok(Box::pin(self.delivery().forward((self.universe, world), item, idempotency_key, forward)).await?)
     }
 
     /// Delivers items together and in their order.
@@ -192,9 +254,7 @@ impl<P: Plane> Ops<P> {
         CallRequest { mut item, idempotency_key, timeout, is_checked, forward }: CallRequest<'_, F>,
     ) -> Result<CallAnswer<F::Answer>, RuntimeError> {
         let (began_ns, to) = (self.plane.now_ns(), (self.universe, world));
-        if let Some(forward) = forward
-            && let Some(answer) = Box::pin(self.delivery().forward(to, &item, idempotency_key, forward)).await?
-        {
+        if let Some(answer) = self.forwarded(world, (&item, idempotency_key), forward).await? {
             return Ok(CallAnswer::Forwarded(answer));
         }
         if is_checked && let Input::Event { schema, value: Payload::Inline(value), .. } = &item.input {

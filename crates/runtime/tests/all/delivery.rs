@@ -4,7 +4,7 @@
 
 use mundi_engine::{Engine, RangeRead, Transaction};
 use mundi_model::{
-    CallId, Code, Coded, Height, InboxSeq, Kind, UniverseId, WorkerId,
+    CallId, Code, Coded, Height, InboxSeq, Kind, UniverseId, WorkerId, limits,
     record::{Body, Input, Payload, Record, ReplyOutcome},
 };
 use mundi_runtime::{
@@ -206,6 +206,48 @@ fn what_a_world_at_rest_allows_is_not_asked_of_the_journal_and_what_it_refuses_i
     let refused = Err(Code::EventInvalid);
     assert_eq!(asked(&held.near, "unheard-of"), (refused, 3), "a newer manifest may know it, or an upgrade that waits");
     assert_eq!(asked(&held.far, "unheard-of"), (refused, 3));
+}
+
+#[test]
+fn events_are_checked_once_by_each_manifest() {
+    let held = held(2);
+    let checks = |ops: &Ops<TestPlane>| {
+        let passes = Arc::new(AtomicUsize::new(0));
+        let (ops, counted) = (ops.clone(), passes.clone());
+        let mut noted = false;
+        let event = std::iter::once(("unheard-of", &b"\xf6"[..])).inspect(move |_| {
+            let first = !std::mem::replace(&mut noted, true);
+            counted.fetch_add(usize::from(first), Ordering::SeqCst);
+        });
+        let refused = held.rig.executor.block_on(async move { ops.check_events(world_id(0), event).await });
+        assert_eq!(refused.unwrap_err().code(), Code::EventInvalid);
+        passes.load(Ordering::SeqCst) - 1 // it was looked for commands of a pool before
+    };
+    assert_eq!((checks(&held.near), checks(&held.far)), (1, 1));
+}
+
+#[test]
+fn behind_more_items_than_are_looked_at_the_newest_manifest_decides() {
+    let rig = Rig::new(1);
+    let executor = rig.executor.clone();
+    let ops = Ops::new(rig.plane.clone(), rig.universe, Calls::default());
+    executor.block_on(async move {
+        let (world, other) = (world_id(0), world_id(1));
+        let unheard_of =
+            async |world| ops.check_events(world, [("unheard-of", &b"\xf6"[..])]).await.map_err(|e| e.code());
+        for world in [world, other] {
+            rig.create(world).await.unwrap();
+        }
+        ops.world_upgrade(other, rig.manifest, true).await.unwrap();
+        for _ in 0..limits::TURN_ITEMS_MAX / limits::INBOX_BATCH_ITEMS_MAX {
+            let events = || (0..limits::INBOX_BATCH_ITEMS_MAX).map(|_| script_event("add n")).collect();
+            rig.send(world, events()).await.unwrap();
+            rig.send(other, events()).await.unwrap();
+        }
+        rig.send(world, vec![script_event("add n")]).await.unwrap();
+        assert_eq!(unheard_of(world).await, Err(Code::EventInvalid));
+        assert_eq!(unheard_of(other).await, Ok(()), "an upgrade waits, and may know it");
+    });
 }
 
 #[test]
