@@ -2,34 +2,125 @@
 //!
 //! The parent's manifest decides: its rule of the kind says whether the effect is allowed, which parameters it takes, how long an attempt lasts and how
 //! often it is tried. Each call carries the idempotency key of (run, n), the same for every attempt. Nothing of it is a record of the parent.
-//! Calls of one kind begin no more often than the rule's `rate` allows, counted per run.
+//! Calls of one kind begin no more often than the rule's `rate` allows, counted per run. Each attempt counts against the bounds of the process, the quotas of
+//! the universe and the limits of its kind, as an attempt at an effect does, and waits until they allow it. The limits of a kind over all processes of the
+//! universe are kept for the calls of this process only.
 
 use super::ChildRun;
 use crate::{
     Plane,
-    effects::{Adapter, Call, denied, effect_terms, invalid, refused},
+    effects::{
+        Adapter, AdapterWorkerConfig, Call, EffectPace, Unpaced, attempts::Attempts, denied, effect_terms, invalid,
+        refused,
+    },
     manifests::{load_manifest, newest_manifest},
 };
 use futures_util::future::{Either, select};
 use mundi_kernel::manifest::CompiledManifest;
-use mundi_model::{Code, IntentHash, Stamp, Value, cbor, limits};
+use mundi_model::{Code, IntentHash, Stamp, Value, cbor};
 use mundi_store::{
     keyspace::{effect_pending::EffectTerms, queue::QueueSeq},
-    protocol::{EffectClaim, Failure, Repeat},
+    protocol::{EffectClaim, Failure, Repeat, next_attempt_ms},
 };
+use parking_lot::Mutex;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 const SECOND_NS: u64 = 1_000_000_000;
+
+/// How soon an attempt asks again that a bound keeps waiting.
+const CAPPED_NAP: Duration = Duration::from_millis(50);
 
 /// The adapters that runs may use: those that need no claim on an effect.
 pub struct OutsideCalls<P> {
     plane: P,
     adapters: BTreeMap<String, Arc<dyn Adapter>>,
+    attempts: Arc<Attempts>,
+    pace: Arc<dyn EffectPace>,
+    config: AdapterWorkerConfig,
+    kinds: Mutex<BTreeMap<String, OfKind>>,
+}
+
+/// The calls of one kind, of all runs in this process.
+#[derive(Default)]
+struct OfKind {
+    running: usize,
+    /// When the next one may begin, if the kind has a rate.
+    begins_ns: u64,
+}
+
+/// An attempt that may be made. It counts until this is dropped.
+struct Begun<'a, P> {
+    outside: &'a OutsideCalls<P>,
+    kind: &'a str,
+}
+
+impl<P> Drop for Begun<'_, P> {
+    fn drop(&mut self) {
+        self.outside.attempts.end(true);
+        self.outside.pace.end_call();
+        if let Some(kind) = self.outside.kinds.lock().get_mut(self.kind) {
+            kind.running -= 1;
+        }
+    }
 }
 
 impl<P: Plane> OutsideCalls<P> {
     pub fn new(plane: P) -> Self {
-        Self { plane, adapters: BTreeMap::new() }
+        let (adapters, kinds) = (BTreeMap::new(), Mutex::default());
+        let (attempts, pace, config) = (Arc::default(), Arc::new(Unpaced), AdapterWorkerConfig::default());
+        Self { plane, adapters, attempts, pace, config, kinds }
+    }
+
+    /// Shares the bound on attempts with the adapter workers of the process.
+    #[must_use]
+    pub fn with_attempts(self, attempts: Arc<Attempts>) -> Self {
+        Self { attempts, ..self }
+    }
+
+    /// Attempts begin as this lets them.
+    #[must_use]
+    pub fn with_pace(self, pace: Arc<dyn EffectPace>) -> Self {
+        Self { pace, ..self }
+    }
+
+    /// The limits of kinds, as the worker of effects has them.
+    #[must_use]
+    pub fn with_limits(self, config: AdapterWorkerConfig) -> Self {
+        Self { config, ..self }
+    }
+
+    /// Begins an attempt, if all bounds have room for it.
+    fn begin<'a>(&'a self, kind: &'a str) -> Option<Begun<'a, P>> {
+        let now_ns = self.plane.now_ns();
+        let cap = self.config.universe_caps.get(kind).copied().unwrap_or_default();
+        let own_max = self.adapters.get(kind).map_or(0, |adapter| adapter.calls_max()).min(self.config.calls_max);
+        let calls_max = self.config.kind_calls_max.get(kind).copied().unwrap_or(own_max);
+        let calls_max = calls_max.min(cap.calls_max.unwrap_or(usize::MAX));
+        let mut kinds = self.kinds.lock();
+        let of_kind = kinds.entry(kind.to_owned()).or_default();
+        if of_kind.running >= calls_max || of_kind.begins_ns > now_ns || !self.pace.begin_call() {
+            return None;
+        }
+        if self.attempts.admit(1, now_ns) == 0 {
+            self.pace.end_call();
+            return None;
+        }
+        self.pace.began(1);
+        of_kind.running += 1;
+        if let Some(rate) = cap.rate {
+            of_kind.begins_ns = now_ns.saturating_add(SECOND_NS / u64::from(rate.per_second.max(1)));
+        }
+        Some(Begun { outside: self, kind })
+    }
+
+    /// Waits until an attempt may begin.
+    async fn begun<'a>(&'a self, kind: &'a str) -> Begun<'a, P> {
+        loop {
+            match self.begin(kind) {
+                Some(begun) => return begun,
+                None => self.plane.clock().sleep(CAPPED_NAP).await,
+            }
+        }
     }
 
     #[must_use]
@@ -106,6 +197,7 @@ impl<P: Plane> RunCalls<'_, P> {
         let mut call = self.first_attempt(kind, params, (key, terms.timeout_ms));
         loop {
             self.keep_rate(kind, &terms).await;
+            let begun = self.outside.begun(kind).await;
             let timeout = clock.sleep(Duration::from_millis(terms.timeout_ms));
             let failure = match select(adapter.call(&call), timeout).await {
                 Either::Left((Ok(answer), _)) => return Ok(answer),
@@ -115,15 +207,8 @@ impl<P: Plane> RunCalls<'_, P> {
                     Failure { code: Code::EffectTimeout, reason, repeat: Repeat::Backoff }
                 }
             };
-            let doubled = terms.backoff_ms.saturating_mul(1 << (call.attempt - 1).min(32));
-            let wait_ms = match failure.repeat {
-                Repeat::Never => return Err(failure),
-                Repeat::Backoff => doubled.min(terms.backoff_ms_max),
-                Repeat::AfterMs(wait_ms) => wait_ms.min(limits::EFFECT_BACKOFF_MS_MAX),
-            };
-            if call.attempt >= terms.attempts_max {
-                return Err(failure);
-            }
+            drop(begun); // a call that waits for its next attempt takes no place
+            let Some(wait_ms) = next_attempt_ms(&terms, call.attempt, failure.repeat) else { return Err(failure) };
             call.attempt += 1;
             clock.sleep(Duration::from_millis(wait_ms)).await;
         }

@@ -13,6 +13,12 @@ pub trait EffectPace: Send + Sync {
 
     /// So many run in this worker now.
     fn running(&self, count: usize);
+
+    /// One attempt begins beside those of this worker, if one may: a call of a child. It counts until it [ends](Self::end_call).
+    fn begin_call(&self) -> bool;
+
+    /// An attempt is over that began beside those of this worker.
+    fn end_call(&self);
 }
 
 /// No quota.
@@ -30,4 +36,10 @@ impl EffectPace for Unpaced {
     fn began(&self, _: usize) {}
 
     fn running(&self, _: usize) {}
+
+    fn begin_call(&self) -> bool {
+        true
+    }
+
+    fn end_call(&self) {}
 }

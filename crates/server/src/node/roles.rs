@@ -11,14 +11,14 @@ use mundi_adapters::{
 use mundi_engine::AnyEngine;
 use mundi_model::{UniverseId, WorkerId};
 use mundi_runtime::{
-    LocalWorlds, Plane,
+    LocalWorlds, Plane, RuntimeError,
     calls::Calls,
-    children::{ChildExecutor, ChildExecutorConfig, OutsideCalls},
+    children::{ChildExecutor, ChildExecutorConfig, OutsideCalls, recover_universe},
     control::Ops,
     delivery::DeliverDelayed,
     effects::{AdapterWorker, AdapterWorkerConfig},
     orchestrator::{Orchestrator, OrchestratorConfig},
-    shell::{self, Ended, Policy, Report, Shell, ShellConfig, Stop, WorkerCommands},
+    shell::{self, Ended, Report, Shell, ShellConfig, Stop, WorkerCommands},
     sweeper::{Sweeper, SweeperConfig},
     tidying::Tidying,
     timers::{TimerWorker, TimerWorkerConfig},
@@ -84,8 +84,12 @@ impl Roles<NodePlane> {
     ) -> Result<Self, NodeError> {
         let universe = quotas.id();
         let mut roles = Self { worlds: None, finishing: Vec::new(), shells: Vec::new() };
+        if node.config().roles.iter().any(|role| matches!(role, Role::World | Role::Adapter)) {
+            // Before a world of this process runs, and with it a turn that spawns.
+            recover_children(node, universe).await?;
+        }
         if node.config().roles.contains(&Role::World) {
-            // First: others tell it of what they bring.
+            // Before the other roles: they tell it of what they bring.
             roles.run_worlds(node, plane.clone(), quotas.clone(), calls.clone()).await?;
         }
         for role in &node.config().roles {
@@ -171,12 +175,12 @@ impl Roles<NodePlane> {
         }
         worker = worker.serve(Arc::new(http));
         self.finishing.push(run(node, universe, worker, node.0.reports.adapters.clone()).await?);
-        self.run_children(node, universe).await
+        self.run_children(node, quotas).await
     }
 
-    /// Children run where adapters do. Those of an earlier life of this process end before it accepts new ones.
-    async fn run_children(&mut self, node: &Node, universe: UniverseId) -> Result<(), NodeError> {
-        let (plane, config) = (node.plane().clone(), node.config());
+    /// Children run where adapters do.
+    async fn run_children(&mut self, node: &Node, quotas: &Arc<UniverseQuotas>) -> Result<(), NodeError> {
+        let (plane, config, universe) = (node.plane().clone(), node.config(), quotas.id());
         let is_alone = config.adapters.is_alone;
         let lease_ns = nanos(config.adapters.claim_ttl);
         let children = ChildExecutorConfig { lease_ns, is_alone, ..ChildExecutorConfig::default() };
@@ -190,14 +194,14 @@ impl Roles<NodePlane> {
         if let Some(llm) = config.llm.clone() {
             let http =
                 HttpAdapter::new(config.http.clone()).map_err(|error| NodeError::HttpClient(error.to_string()))?;
-            let outside = OutsideCalls::new(node.plane().clone());
+            let outside = OutsideCalls::new(node.plane().clone()).with_limits(config.adapters.clone());
+            let outside = outside.with_attempts(node.0.attempts.clone()).with_pace(quotas.clone());
             let mut outside = outside.serve(Arc::new(LlmAdapter::new(http.clone(), llm))).serve(Arc::new(http));
             if let Some(process) = config.process.clone() {
                 outside = outside.serve(Arc::new(ProcessAdapter::new(process)));
             }
             executor = executor.serve(Arc::new(AgentChildren::new(outside)));
         }
-        executor.recover_earlier().await?;
         self.finishing.push(run(node, universe, executor, Arc::default()).await?);
         Ok(())
     }
@@ -230,8 +234,7 @@ impl Roles<NodePlane> {
             .with_report(node.0.reports.timers.clone());
         self.finishing.push(run(node, universe, timers, node.0.reports.timers.clone()).await?);
         let deliver = DeliverDelayed { plane: plane.clone(), dedupe_window_ns };
-        let config = shell_config(node.config(), universe, Delayed::WORKER);
-        let shell = ShellConfig { policy: Policy::of_deliveries(), ..config };
+        let shell = delayed_config(node.config(), universe);
         let report = node.0.reports.delayed.clone();
         self.run_shell(node, Shell::boot(plane.clone(), shell, deliver, report).await?.0.start());
         self.shells.push(run(node, universe, Tidying { plane, universe }, Arc::default()).await?);
@@ -278,6 +281,19 @@ impl Roles<NodePlane> {
     }
 }
 
+/// Ends the children of an earlier life of this process, and those whose leases have run out.
+async fn recover_children(node: &Node, universe: UniverseId) -> Result<(), NodeError> {
+    let gone = node.config().adapters.is_alone.then_some(node.worker());
+    let recovered = recover_universe(node.plane(), universe, gone, node.0.metrics.children()).await;
+    Ok(recovered.map_err(RuntimeError::from)?)
+}
+
+/// Of the shell that delivers delayed sends.
+fn delayed_config(config: &NodeConfig, universe: UniverseId) -> ShellConfig {
+    let config = shell_config(config, universe, Delayed::WORKER);
+    ShellConfig { policy: config.policy.for_deliveries(), ..config }
+}
+
 /// Runs a role in its shell.
 async fn run<R: shell::Role<NodePlane>>(
     node: &Node,
@@ -293,7 +309,7 @@ async fn run<R: shell::Role<NodePlane>>(
 mod tests {
     use super::*;
     use mundi_runtime::{
-        shell::Policy,
+        shell::{OnNonRetryable, Policy},
         worker::SegmentPolicy,
         world::{CycleBudget, SnapshotPolicy},
     };
@@ -321,5 +337,26 @@ mod tests {
             (11, 12, 3, 13)
         );
         assert_eq!(shell_config(&config, universe, worker).policy, config.shell);
+    }
+
+    /// What was accepted is delivered for as long as it was said, however briefly commands are tried; and a client that sends to a world that is
+    /// deleted meanwhile stops no process.
+    #[test]
+    fn the_shell_of_delayed_sends_keeps_its_attempts_and_takes_the_rest_from_the_configuration() {
+        let shell = Policy {
+            claim_ttl_ms: 1,
+            requeue_attempts_max: 2,
+            retry_budget_max: 3,
+            backoff_ms: 4,
+            backoff_ms_max: 5,
+            batch_max: 6,
+            idle_ms_max: 7,
+            on_non_retryable: OnNonRetryable::Escalate,
+        };
+        let expected =
+            Policy { requeue_attempts_max: 2, batch_max: 6, idle_ms_max: 7, ..Policy::of_deliveries() };
+        let config = NodeConfig { shell, ..NodeConfig::default() };
+        assert_eq!(delayed_config(&config, UniverseId::from_bytes([1; 16])).policy, expected);
+        assert_eq!(expected.on_non_retryable, OnNonRetryable::DeadLetter);
     }
 }

@@ -12,7 +12,7 @@ use mundi_engine::{AnyEngine, EngineError};
 use mundi_model::{IntentHash, UniverseId};
 use mundi_runtime::{
     Plane,
-    control::{quotas_changed, seen_quotas},
+    control::{SpentBudget, quotas_changed, seen_quotas},
     effects::EffectPace,
     worker::Pace,
 };
@@ -59,6 +59,8 @@ pub(crate) struct UniverseQuotas {
     effects: Mutex<Bucket>,
     /// Those of the adapters of this process.
     effects_running: AtomicU64,
+    /// Calls of children in this process.
+    calls_running: AtomicU64,
     /// Those that external workers claimed here.
     claims: Arc<ExternalClaims>,
 }
@@ -89,6 +91,7 @@ impl UniverseQuotas {
             fuel: Mutex::default(),
             effects: Mutex::default(),
             effects_running: AtomicU64::new(0),
+            calls_running: AtomicU64::new(0),
             claims: Arc::default(),
         })
     }
@@ -118,7 +121,7 @@ impl UniverseQuotas {
     /// Room for effects that an external worker asks for: at most so many. Adapters find it taken until they are claimed, or not.
     pub(crate) fn claim(&self, wanted: usize) -> ClaimRoom {
         let limits = self.limits();
-        let (now_ns, running) = (self.now_ns(), self.effects_running.load(Relaxed));
+        let (now_ns, running) = (self.now_ns(), self.running_here());
         let rate = limits.effects_per_second_max.map_or(u64::MAX, |max| self.effects.lock().room(now_ns, max));
         let at_a_time = limits.effects_max.map_or(u64::MAX, |max| max.saturating_sub(running));
         ExternalClaims::room(&self.claims, wanted.min(usize::try_from(rate).unwrap_or(usize::MAX)), at_a_time, now_ns)
@@ -138,6 +141,11 @@ impl UniverseQuotas {
     /// The claim is over: answered, failed or lost.
     pub(crate) fn claim_over(&self, intent: IntentHash) {
         self.claims.end(intent);
+    }
+
+    /// Effects of the adapters of this process, and calls of its children.
+    fn running_here(&self) -> u64 {
+        self.effects_running.load(Relaxed).saturating_add(self.calls_running.load(Relaxed))
     }
 
     fn until(&self, ttl: Duration) -> u64 {
@@ -212,12 +220,30 @@ impl UniverseQuotas {
         let of = |quota: Quota| match quota {
             Quota::FuelPerSecond => Some(self.fuel_level(limits.fuel_per_second_max?, now_ns)),
             Quota::EffectsPerSecond => Some(self.effects.lock().used(now_ns, limits.effects_per_second_max?)),
-            Quota::Effects => Some(self.effects_running.load(Relaxed) + self.claims.count(now_ns)),
+            Quota::Effects => Some(self.running_here() + self.claims.count(now_ns)),
             Quota::EventsPerSecond | Quota::Calls | Quota::Streams => self.account.used(quota, &limits, now_ns),
             Quota::Worlds | Quota::StoredBytes | Quota::Blobs | Quota::Programs => counted?.of(quota),
         };
         let one = |quota: &Quota| QuotaUse { quota: *quota, limit: quota.of(&limits), current: of(*quota) };
         Quota::ALL.iter().map(one).collect()
+    }
+
+    /// The budget that turns wait for.
+    pub(crate) fn spent_by_turns(&self) -> Option<SpentBudget> {
+        let (limit, wait) = (self.limits().fuel_per_second_max?, self.wait()?);
+        Some(SpentBudget { quota: Quota::FuelPerSecond.as_str(), limit, wait: Some(wait) })
+    }
+
+    /// The budget that effects wait for.
+    pub(crate) fn spent_by_effects(&self) -> Option<SpentBudget> {
+        let (limits, now_ns) = (self.limits(), self.now_ns());
+        let running = self.running_here() + self.claims.count(now_ns);
+        if let Some(limit) = limits.effects_max.filter(|max| running >= *max) {
+            return Some(SpentBudget { quota: Quota::Effects.as_str(), limit, wait: None });
+        }
+        let limit = limits.effects_per_second_max?;
+        let wait = Some(self.effects.lock().wait(now_ns, limit)?);
+        Some(SpentBudget { quota: Quota::EffectsPerSecond.as_str(), limit, wait })
     }
 
     fn fuel_level(&self, limit: u64, now_ns: u64) -> u64 {
@@ -253,7 +279,8 @@ impl EffectPace for UniverseQuotas {
 
     fn room(&self, running: usize) -> usize {
         let (limits, now_ns) = (self.limits(), self.now_ns());
-        let taken = |max: u64| max.saturating_sub(running as u64).saturating_sub(self.claims.count(now_ns));
+        let others = self.calls_running.load(Relaxed).saturating_add(self.claims.count(now_ns));
+        let taken = |max: u64| max.saturating_sub(running as u64).saturating_sub(others);
         let at_a_time = limits.effects_max.map_or(u64::MAX, taken);
         let rate = limits.effects_per_second_max.map_or(u64::MAX, |max| self.effects.lock().room(now_ns, max));
         usize::try_from(at_a_time.min(rate)).unwrap_or(usize::MAX)
@@ -267,6 +294,23 @@ impl EffectPace for UniverseQuotas {
 
     fn running(&self, count: usize) {
         self.effects_running.store(count as u64, Relaxed);
+    }
+
+    fn begin_call(&self) -> bool {
+        // It counts before it is asked for: of calls that begin together none finds the place of another one free.
+        self.calls_running.fetch_add(1, Relaxed);
+        let (limits, now_ns) = (self.limits(), self.now_ns());
+        let all = self.running_here().saturating_add(self.claims.count(now_ns));
+        let rate = |max| self.effects.lock().room(now_ns, max) > 0;
+        let may = limits.effects_max.is_none_or(|max| all <= max) && limits.effects_per_second_max.is_none_or(rate);
+        if !may {
+            self.end_call();
+        }
+        may
+    }
+
+    fn end_call(&self) {
+        self.calls_running.fetch_sub(1, Relaxed);
     }
 }
 
@@ -368,6 +412,27 @@ mod tests {
     }
 
     #[test]
+    fn calls_of_children_share_the_quotas_of_effects() {
+        let limits = Quotas { effects_max: Some(3), effects_per_second_max: Some(5), ..Quotas::default() };
+        let (quotas, now_ns) = clocked(limits);
+        quotas.running(1);
+        assert!(quotas.begin_call() && quotas.begin_call() && !quotas.begin_call());
+        assert_eq!((quotas.room(1), quotas.claim(9).count()), (0, 0));
+        let current = quotas.uses().into_iter().find(|one| one.quota == Quota::Effects).unwrap().current;
+        assert_eq!(current, Some(3));
+        quotas.end_call();
+        assert_eq!((quotas.room(1), quotas.claim(9).count()), (1, 1));
+        quotas.running(0);
+        quotas.end_call();
+        quotas.began(5);
+        assert!(!quotas.begin_call(), "as many as in a second have begun");
+        now_ns.fetch_add(200_000_000, Relaxed);
+        assert!(quotas.begin_call());
+        quotas.end_call();
+        assert!(universe(Quotas::default()).begin_call());
+    }
+
+    #[test]
     fn what_is_not_limited_is_told_as_far_as_it_is_counted() {
         let quotas = universe(Quotas { events_per_second_max: Some(2), ..Quotas::default() });
         quotas.events(1).unwrap();
@@ -377,5 +442,26 @@ mod tests {
         assert_eq!((of(Quota::EventsPerSecond), of(Quota::Calls)), ((Some(2), Some(1)), (None, Some(1))));
         assert_eq!(of(Quota::Worlds), (None, None));
         drop(held);
+    }
+
+    #[test]
+    fn budgets_that_are_used_up_are_named() {
+        let limits = Quotas { effects_max: Some(2), effects_per_second_max: Some(3), ..Quotas::default() };
+        let (quotas, now_ns) = clocked(Quotas { fuel_per_second_max: Some(10), ..limits });
+        assert_eq!((quotas.spent_by_turns(), quotas.spent_by_effects()), (None, None));
+        quotas.fuel_meter().store(30, Relaxed);
+        let spent = quotas.spent_by_turns().unwrap();
+        assert_eq!((spent.quota, spent.limit), ("fuel_per_second_max", 10));
+        assert!(spent.wait.is_some_and(|wait| wait > Duration::from_secs(2)), "{spent:?}");
+        quotas.began(3);
+        let of_rate = quotas.spent_by_effects().unwrap();
+        assert_eq!((of_rate.quota, of_rate.limit), ("effects_per_second_max", 3));
+        assert!(of_rate.to_string().contains("there is room in "), "{of_rate}");
+        quotas.running(2);
+        let at_a_time = quotas.spent_by_effects().unwrap();
+        assert_eq!((at_a_time.quota, at_a_time.wait), ("effects_max", None));
+        quotas.running(0);
+        now_ns.store(10_000_000_000, Relaxed);
+        assert_eq!((quotas.spent_by_turns(), quotas.spent_by_effects()), (None, None), "it has worn off");
     }
 }

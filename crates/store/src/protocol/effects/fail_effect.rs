@@ -151,13 +151,7 @@ impl FailEffect {
 
 /// Another attempt, or the end.
 fn plan(terms: &EffectTerms, attempt: u32, failure: &Failure, now_ns: u64) -> Failed {
-    let wait_ms = match failure.repeat {
-        _ if attempt >= terms.attempts_max => None,
-        Repeat::Never => None,
-        Repeat::Backoff => Some(backoff_ms(terms, attempt)),
-        Repeat::AfterMs(wait_ms) => Some(wait_ms.min(limits::EFFECT_BACKOFF_MS_MAX).max(backoff_ms(terms, attempt))),
-    };
-    match wait_ms {
+    match next_attempt_ms(terms, attempt, failure.repeat) {
         Some(wait_ms) => Failed::Retrying { not_before_ns: now_ns.saturating_add(wait_ms.saturating_mul(1_000_000)) },
         None => match failure.code {
             Code::EffectTimeout | Code::EffectClaimExpired | Code::CallTimeout => {
@@ -165,6 +159,16 @@ fn plan(terms: &EffectTerms, attempt: u32, failure: &Failure, now_ns: u64) -> Fa
             }
             _ => Failed::Answered(ReceiptStatus::Error),
         },
+    }
+}
+
+/// How long the next attempt waits; `None` after the last one.
+pub fn next_attempt_ms(terms: &EffectTerms, attempt: u32, repeat: Repeat) -> Option<u64> {
+    match repeat {
+        _ if attempt >= terms.attempts_max => None,
+        Repeat::Never => None,
+        Repeat::Backoff => Some(backoff_ms(terms, attempt)),
+        Repeat::AfterMs(wait_ms) => Some(wait_ms.min(limits::EFFECT_BACKOFF_MS_MAX).max(backoff_ms(terms, attempt))),
     }
 }
 

@@ -16,7 +16,7 @@ pub use answer_effect::{AnswerEffect, AnsweredByHand, answer_effect};
 pub use claim_effects::{ClaimEffects, ClaimedEffect, Claims, EffectClaim, KindCap, claim_effects};
 pub use complete_effect::{Answer, CompleteEffect, Completed, complete_effect};
 pub use extend_claims::{ExtendClaims, Extended};
-pub use fail_effect::{FailEffect, Failed, Failure, Repeat, describe as describe_failure};
+pub use fail_effect::{FailEffect, Failed, Failure, Repeat, describe as describe_failure, next_attempt_ms};
 pub use find_claims::FindClaims;
 pub use find_effect::{FindEffect, FoundPlace};
 pub use intervene_effect::{CancelEffect, RetryEffect};
