@@ -58,6 +58,10 @@ impl AtHand {
         own.or_else(|| self.shared.iter().find_map(|shared| shared.read().get(hash).cloned()))
     }
 
+    pub(crate) fn has(&self, hash: &Hash) -> bool {
+        self.find(hash).is_some()
+    }
+
     /// The store has looked: these exist.
     pub(crate) fn note_stored(&mut self, hashes: impl IntoIterator<Item = Hash>) {
         self.stored.extend(hashes);

@@ -6,15 +6,20 @@ use crate::{
     error::NamesMissing,
     objects::{AtHand, PreparationWait, fetch},
 };
+use futures_util::future::join_all;
 use mundi_kernel::{
     World,
     turn::{Arrival, Arrived, TurnBudget, TurnError},
 };
 use mundi_model::{
-    Code, Hash, cbor, limits,
+    Code, Coded, Hash, UniverseId, cbor, limits,
     record::{InboxItem, Input, Payload},
 };
-use mundi_store::{Fence, protocol::TurnItem};
+use mundi_store::{Fence, blob::Blobs, protocol::TurnItem};
+use std::collections::BTreeSet;
+
+/// Payloads that are read at the same moment.
+const PAYLOADS_AT_ONCE: usize = 16;
 
 /// The input of the kernel.
 pub(super) struct Execution {
@@ -42,6 +47,27 @@ impl Execution {
             budget.effects_max = budget.effects_max.min(limits::RECORDING_TURN_INTENTS_MAX);
         }
         Self { arrivals: items.map(arrival).collect(), budget, preparing: PreparationWait::default() }
+    }
+
+    /// Payloads of the items that are to be read from the content store first, so that no run of the steps stops for each of them. Those beyond
+    /// [`limits::TURN_PAYLOADS_BYTES_MAX`] wait, with their items, for the next turn, unless commands are looked for `ahead` of them.
+    pub(super) fn payloads_to_fetch(&mut self, world: &World, at_hand: &AtHand, has_ahead: bool) -> Vec<Hash> {
+        let (mut bytes, mut missing) = (0u64, BTreeSet::new());
+        for (index, arrival) in self.arrivals.iter().enumerate() {
+            let Arrived::Item(item) = &arrival.item else { continue };
+            let Some((hash, len)) = blob_of(item).filter(|_| world.expects(arrival.seq)) else { continue };
+            bytes = bytes.saturating_add(len);
+            if index > 0 && bytes > limits::TURN_PAYLOADS_BYTES_MAX {
+                if !has_ahead {
+                    self.arrivals.truncate(index);
+                }
+                break;
+            }
+            if !at_hand.has(&hash) {
+                missing.insert(hash);
+            }
+        }
+        missing.into_iter().collect()
     }
 
     /// Sees to it that what stopped a run does not stop the next one: loads the missing object, or waits for the program. An item
@@ -77,17 +103,45 @@ impl Execution {
     }
 }
 
+/// Reads payloads, some at the same moment. The kernel says which item names one that does not exist.
+pub(super) async fn fetch_payloads<P: Plane>(
+    plane: &P,
+    universe: UniverseId,
+    at_hand: &mut AtHand,
+    payloads: Vec<Hash>,
+) -> Result<(), RuntimeError> {
+    for some in payloads.chunks(PAYLOADS_AT_ONCE) {
+        let read = some.iter().map(|hash| plane.blobs().get(universe, *hash));
+        for (hash, read) in some.iter().zip(join_all(read).await) {
+            match read {
+                Ok(bytes) => at_hand.insert(*hash, &bytes),
+                Err(error) if error.code() == Code::BlobNotFound => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Whether it is the item that names the object. A command may name it through a manifest, which only the
 /// kernel reads, so commands are always suspected.
 fn refers_to(item: &InboxItem, hash: Hash) -> bool {
+    matches!(item.input, Input::Control { .. }) || blob_of(item).is_some_and(|(named, _)| named == hash)
+}
+
+/// The payload of an item that is in the content store, with its length.
+fn blob_of(item: &InboxItem) -> Option<(Hash, u64)> {
     let payload = match &item.input {
-        Input::Control { .. } => return true,
-        Input::Event { value: payload, .. } | Input::Message { payload, .. } | Input::TimerFired { payload, .. } => {
-            payload
-        }
+        Input::Event { value: payload, .. }
+        | Input::Message { payload, .. }
+        | Input::TimerFired { payload, .. }
+        | Input::Control { payload, .. } => payload,
         Input::Receipt(receipt) => &receipt.payload,
     };
-    matches!(payload, Payload::Blob(named, _) if *named == hash)
+    match payload {
+        Payload::Blob(hash, len) => Some((*hash, *len)),
+        Payload::Inline(_) => None,
+    }
 }
 
 fn unusable(arrived: &Arrived, missing: Hash) -> Arrived {

@@ -3,7 +3,7 @@
 use super::{
     WorldHost,
     commit::{NotCommitted, Prepared, prepare},
-    execute::Execution,
+    execute::{Execution, fetch_payloads},
     failures, logs,
     pending::Pending,
     pool_results::{is_pool, pool_results},
@@ -155,6 +155,10 @@ impl<P: Plane> WorldHost<P> {
         let items = input.pending.iter().map(|pending| &pending.item).chain(&input.ahead);
         let was_paused = world.is_paused();
         let mut execution = Execution::new(plane, world, items, budget);
+        let payloads = execution.payloads_to_fetch(world, at_hand, !input.ahead.is_empty());
+        if !payloads.is_empty() {
+            Box::pin(fetch_payloads(plane, fence.universe, at_hand, payloads)).await?;
+        }
         let mut turn = loop {
             let held = input.held.clone();
             let stopped = match world.turn_or_hold(at_hand, &execution.arrivals, execution.budget, held) {
