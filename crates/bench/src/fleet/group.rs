@@ -27,7 +27,7 @@ pub(super) struct Group {
 struct Process {
     child: Child,
     /// Closed with it, which ends the process.
-    _tell: ChildStdin,
+    tell: Option<ChildStdin>,
     address: SocketAddr,
 }
 
@@ -35,6 +35,15 @@ impl Drop for Process {
     fn drop(&mut self) {
         let _gone = self.child.kill();
         let _reaped = self.child.wait();
+    }
+}
+
+/// A process that gives its worlds away and ends.
+pub(super) struct Draining(Process);
+
+impl Draining {
+    pub(super) fn has_ended(&mut self) -> Result<bool, std::io::Error> {
+        Ok(self.0.child.try_wait()?.is_some())
     }
 }
 
@@ -81,7 +90,7 @@ impl Group {
             let mut line = String::new();
             BufReader::new(hear).read_line(&mut line)?;
             let address = line.trim().parse().map_err(|_| "a process ended before it served")?;
-            running.push(Process { child, _tell: tell, address });
+            running.push(Process { child, tell: Some(tell), address });
         }
         Ok(Self { processes: running, _objects: folder })
     }
@@ -89,6 +98,13 @@ impl Group {
     /// As the machine would: at once, and gone when this returns.
     pub(super) fn kill_first(&mut self) {
         drop(self.processes.remove(0));
+    }
+
+    /// Lets the first process drain and end, as an operator does.
+    pub(super) fn drain_first(&mut self) -> Draining {
+        let mut process = self.processes.remove(0);
+        process.tell = None;
+        Draining(process)
     }
 
     pub(super) fn addresses(&self) -> Vec<SocketAddr> {

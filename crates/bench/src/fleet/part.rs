@@ -9,7 +9,7 @@ use mundi_server::{
     serve::{ServeLimits, Server},
 };
 use serde::{Deserialize, Serialize};
-use std::{error::Error, io::Write};
+use std::{error::Error, io::Write, time::Duration};
 
 /// Set for the processes that this one starts.
 pub(super) const PART: &str = "MUNDI_BENCH_PART";
@@ -34,7 +34,7 @@ impl Part {
         }
     }
 
-    /// Serves until the process that started it closes the pipe; says where on standard output.
+    /// Serves until the process that started it closes the pipe, then ends as a server does at SIGTERM; says where on standard output.
     #[expect(clippy::print_stdout, reason = "how the processes of one measurement speak")]
     pub(super) fn run(self) -> Result<(), Box<dyn Error>> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -43,6 +43,12 @@ impl Part {
         println!("{}", server.address());
         std::io::stdout().flush()?;
         std::io::stdin().read_line(&mut String::new())?;
+        runtime.block_on(async {
+            node.leave();
+            let _in_time = tokio::time::timeout(Duration::from_secs(5), server.drain()).await;
+            node.drain().await;
+            node.stop().await;
+        });
         Ok(())
     }
 
