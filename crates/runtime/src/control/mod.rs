@@ -4,6 +4,7 @@
 //! no world; what must write to a world that a worker holds is asked of that worker, or done under a lease that is taken over from it.
 //! Either way a call answers when it is done, from whatever process.
 
+mod budgets;
 mod cells;
 mod children;
 mod dead_letters;
@@ -26,6 +27,7 @@ mod why;
 mod workers;
 mod worlds;
 
+pub use budgets::{Budgets, SpentBudget};
 pub use cells::{At, CellDifference};
 pub use children::ClientRequest;
 pub use effects::{EffectEnd, EffectName, FoundEffect, HandAnswer, JournaledEffect};
@@ -33,11 +35,11 @@ pub use follow::{
     ChangesSince, SeenHead, SeenQuotas, SeenUniverse, UniverseChange, engine_answers, quotas_changed, read_token,
     seen_quotas, token_revoked,
 };
-pub use ingress::{BegunCall, CallAnswer, CallRequest, NoForward};
+pub use ingress::{BegunCall, CallAnswer, CallRequest, NoForward, SendAnswer, SendRequest};
 pub use naming::is_name_taken;
 pub(crate) use naming::short_id;
 pub use pools::{Pool, shard_of};
-pub use rehearse::{RehearseRequest, Rehearsed};
+pub use rehearse::{DivergingFunction, RehearseRequest, Rehearsed};
 pub use step::{PastStep, StepQuestion};
 pub use verify::WorldProof;
 pub(crate) use verify::snapshots_of;
@@ -70,6 +72,7 @@ pub struct Ops<P: Plane> {
     failing_queries: FailingQueries,
     checkpoints: Checkpoints,
     metrics: Arc<Metrics>,
+    budgets: Option<Arc<dyn Budgets>>,
 }
 
 impl<P: Plane> Ops<P> {
@@ -84,7 +87,18 @@ impl<P: Plane> Ops<P> {
             failing_queries: FailingQueries::default(),
             checkpoints: Checkpoints::default(),
             metrics: Arc::default(),
+            budgets: None,
         }
+    }
+
+    /// Names these budgets where they keep a world back.
+    #[must_use]
+    pub fn with_budgets(self, budgets: Arc<dyn Budgets>) -> Self {
+        Self { budgets: Some(budgets), ..self }
+    }
+
+    fn budgets(&self) -> Option<&dyn Budgets> {
+        self.budgets.as_deref()
     }
 
     /// Counts what it ends in these metrics.

@@ -22,7 +22,7 @@ use mundi_model::{
 };
 use mundi_runtime::{
     Plane,
-    control::{CallAnswer, Cause},
+    control::{CallAnswer, Cause, SendAnswer},
 };
 use mundi_store::{
     blob::Blobs,
@@ -218,20 +218,17 @@ async fn take(
 ) -> Result<Response, Problem> {
     let plane = universe.plane();
     let (item, idempotency_key) = incoming.into_item(plane.now_ns(), false);
-    if delay.is_none() {
-        let forward = universe.forward_send(world, (&item, idempotency_key.as_deref()), headers);
-        if let Some(answered) = Box::pin(forward).await? {
-            return Ok(forwarded(answered)); // its holder checks the event by the manifest that it has in memory
-        }
-    }
+    let event_hash = item.input.event_hash();
+    let Some(delay) = delay else {
+        let send = universe.send_event(world, (item, idempotency_key.as_deref()), headers, true);
+        return match Box::pin(send).await? {
+            SendAnswer::Enqueued(enqueued) => Ok(accepted(&Sent::new(enqueued, event_hash))),
+            SendAnswer::Forwarded(answered) => Ok(forwarded(answered)),
+        };
+    };
     if let Input::Event { schema, value: Payload::Inline(value), .. } = &item.input {
         universe.ops().check_events(world, [(schema.as_str(), value.as_slice())]).await?;
     }
-    let event_hash = item.input.event_hash();
-    let Some(delay) = delay else {
-        let enqueued = universe.ops().enqueue_ingress(world, item, idempotency_key.as_deref()).await?;
-        return Ok(accepted(&Sent::new(enqueued, event_hash)));
-    };
     let due_ns = plane.now_ns().saturating_add(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX));
     let delayed = Delayed { world, item, idempotency_key };
     Box::pin(delayed.send(plane, universe.id(), due_ns, universe.ops().dedupe_window_ns())).await?;

@@ -8,7 +8,6 @@ use super::{
     events::{self, SendParams, WaitParams},
     extract::{self, EventBody, SEND},
     requests::{Route, UnderWay, naming},
-    routes::nothing_here,
 };
 use crate::{
     bodies::Bodies,
@@ -25,7 +24,7 @@ use futures_util::future::BoxFuture;
 use hyper::{body::Incoming, service::Service};
 use hyper_util::service::TowerToHyperService;
 use mundi_runtime::metrics::Metrics;
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 /// All addresses of the API.
 #[derive(Clone)]
@@ -82,9 +81,9 @@ impl App for HotRoutes {
     ) -> impl Future<Output = Response> + Send {
         // What is traced, or has other parameters than a timeout, is the router's.
         let address = Address::of(request.method(), request.uri().path()).filter(|_| self.api.sampler.is_none());
-        let hot = address.and_then(|Address { verb, .. }| Some((verb, stated_wait(verb, request.uri().query())?)));
+        let hot = address.and_then(|address| Some((stated_wait(address.verb, request.uri().query())?, address)));
         let answering: BoxFuture<'a, Response> = match hot {
-            Some((verb, wait)) => Box::pin(watched(self.api.clone(), (verb, wait), &connection.0, request)),
+            Some((wait, address)) => Box::pin(watched(self.api.clone(), (address, wait), &connection.0, request)),
             None => Box::pin(self.router.answer(connection, request)),
         };
         answering
@@ -114,26 +113,34 @@ impl Verb {
     }
 }
 
-/// The parts of an address that means what it says, to the letter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Address<'a> {
-    universe: &'a str,
-    world: &'a str,
+/// Where the parts are in a path that means what it says, to the letter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Address {
+    universe: Range<usize>,
+    world: Range<usize>,
     verb: Verb,
-    event: &'a str,
+    event: Range<usize>,
 }
 
-impl<'a> Address<'a> {
-    fn of(method: &Method, path: &'a str) -> Option<Self> {
-        let mut parts = path.strip_prefix("/v1/u/").filter(|_| *method == Method::POST)?.split('/');
-        let mut next = || parts.next().filter(|part| !part.is_empty() && !part.contains('%'));
+impl Address {
+    fn of(method: &Method, path: &str) -> Option<Self> {
+        const START: &str = "/v1/u/";
+        let mut parts = path.strip_prefix(START).filter(|_| *method == Method::POST)?.split('/');
+        let mut end = START.len() - 1;
+        let mut next = || {
+            let part = parts.next().filter(|part| !part.is_empty() && !part.contains('%'))?;
+            let start = end + 1;
+            end = start + part.len();
+            Some((part, start..end))
+        };
         let (universe, worlds, world, verb, event) = (next()?, next()?, next()?, next()?, next()?);
-        let verb = match verb {
+        let verb = match verb.0 {
             "call" => Verb::Call,
             "send" => Verb::Send,
             _ => return None,
         };
-        (worlds == "worlds" && parts.next().is_none()).then_some(Self { universe, world, verb, event })
+        let is_hot = worlds.0 == "worlds" && parts.next().is_none();
+        is_hot.then_some(Self { universe: universe.1, world: world.1, verb, event: event.1 })
     }
 }
 
@@ -148,15 +155,15 @@ fn stated_wait(verb: Verb, query: Option<&str>) -> Option<WaitParams> {
 /// Answers and counts a request. The answer to a forwarded request names the worker that answers (ADR 0008).
 async fn watched(
     api: Api,
-    (verb, wait): (Verb, WaitParams),
+    (address, wait): (Address, WaitParams),
     client: &Arc<Client>,
     request: Request<Incoming>,
 ) -> Response {
     let (parts, body) = request.into_parts();
-    let mut under_way = UnderWay::begin(api.clone(), &parts.method, Route::Known(verb.route()));
+    let mut under_way = UnderWay::begin(api.clone(), &parts.method, Route::Known(address.verb.route()));
     let forwarded = parts.headers.contains_key(FORWARDED_TO).then(|| parts.uri.clone());
     let deadline = parts.uri.query().and_then(|query| WaitParams::stated(query, &api));
-    let answering = answer(api.clone(), client, wait, parts, body);
+    let answering = answer(api.clone(), client, (address, wait), parts, body);
     let answered = match deadline {
         // Also while its token is being looked up.
         Some(timeout) => Box::pin(events::in_time(timeout.saturating_add(events::DEADLINE_GRACE), answering)).await,
@@ -182,14 +189,11 @@ async fn watched(
 async fn answer(
     api: Api,
     client: &Arc<Client>,
-    wait: WaitParams,
-    parts: Parts,
+    (Address { universe, world, verb, event }, wait): (Address, WaitParams),
+    Parts { uri, headers, .. }: Parts,
     body: Incoming,
 ) -> Result<Response, Problem> {
-    let Parts { method, uri, headers, .. } = parts;
-    let Some(Address { universe, world, verb, event }) = Address::of(&method, uri.path()) else {
-        return Err(nothing_here(method, uri).await);
-    };
+    let [universe, world, event] = [universe, world, event].map(|part| &uri.path()[part]);
     let (universe, tenant) = extract::enter(&api, &headers, Some(client), universe, SEND).await?;
     let (name, world) = (world, extract::world_of(&universe, world).await?);
     let _held = match extract::admit(&api, &universe, tenant, verb == Verb::Call) {
@@ -210,6 +214,8 @@ async fn answer(
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test")]
+
     use super::*;
 
     #[test]
@@ -226,8 +232,13 @@ mod tests {
     #[test]
     fn only_an_address_that_means_what_it_says_goes_past_the_router() {
         let of = |path| Address::of(&Method::POST, path);
-        let call = Address { universe: "default", world: "alice", verb: Verb::Call, event: "add" };
-        assert_eq!(of("/v1/u/default/worlds/alice/call/add"), Some(call));
+        let path = "/v1/u/default/worlds/alice/call/add";
+        let call = of(path).unwrap();
+        assert_eq!(
+            [&call.universe, &call.world, &call.event].map(|part| &path[part.clone()]),
+            ["default", "alice", "add"]
+        );
+        assert_eq!(call.verb, Verb::Call);
         assert_eq!(of("/v1/u/default/worlds/alice/send/add"), Some(Address { verb: Verb::Send, ..call }));
         assert_eq!(Address::of(&Method::GET, "/v1/u/default/worlds/alice/call/add"), None);
         for other in [

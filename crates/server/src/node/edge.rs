@@ -55,7 +55,7 @@ impl FleetClock {
             if change_ns > 1_000_000_000 {
                 tracing::warn!(
                     ahead_ms = ahead_ns / 1_000_000,
-                    "the database's clock differs from this machine's; the database's is used"
+                    "the fleet's clock differs from this machine's; the fleet's is used"
                 );
             }
             self.ahead_ns.store(ahead_ns, Ordering::Relaxed);

@@ -4,7 +4,7 @@
 //! what the other process answers; if that answers nothing, the result is unknown, and it is not sent again. A forwarded request is
 //! never forwarded again: a process that does not hold the world refuses it before anything is done.
 
-use super::NodePlane;
+use super::{NodeError, NodePlane};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
 use bytes::Bytes;
 use http_body_util::Full;
@@ -19,7 +19,10 @@ use mundi_runtime::{
     delivery::Forward,
     metrics::{Metric, Metrics},
 };
-use mundi_store::{StoreError, protocol::FindHolder};
+use mundi_store::{
+    StoreError,
+    protocol::{Enqueued, FindHolder},
+};
 use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
@@ -134,6 +137,25 @@ pub(crate) struct Answered {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
+}
+
+impl Answered {
+    /// The place of an event that the other process took.
+    pub(crate) fn enqueued(&self) -> Result<Enqueued, NodeError> {
+        let Self { status, body, .. } = self;
+        let sent = serde_json::from_slice(body).unwrap_or(serde_json::Value::Null);
+        match sent["seq"].as_str().map(str::parse) {
+            Some(Ok(seq)) if status.is_success() => Ok(Enqueued { seq, before: sent["before"] == true }),
+            _ => Err(self.problem()),
+        }
+    }
+
+    /// The refusal in the body of the answer.
+    pub(crate) fn problem(&self) -> NodeError {
+        let problem = serde_json::from_slice(&self.body).unwrap_or(serde_json::Value::Null);
+        let text = |name: &str| problem[name].as_str().unwrap_or_default().to_owned();
+        NodeError::CallFailed { code: text("code"), reason: text("detail") }
+    }
 }
 
 impl Forwarder {

@@ -2,6 +2,7 @@
 
 use super::{
     Answered, Delayed, FORWARDED_TO, Node, NodeError, NodePlane,
+    budgets::UniverseBudgets,
     forward::{ForwardedCall, ForwardedVerb, Forwarder},
     program_names::BuiltIn,
     roles::Roles,
@@ -17,7 +18,7 @@ use mundi_model::{
 use mundi_runtime::{
     Plane, RuntimeError,
     calls::Calls,
-    control::{CallAnswer, CallRequest, Ops},
+    control::{CallAnswer, CallRequest, Ops, SendAnswer, SendRequest},
     lifecycle::register_trusted,
 };
 use mundi_store::{
@@ -94,6 +95,8 @@ impl Universe {
         quotas.follow(&plane).await?;
         let roles = Roles::start(node, plane.clone(), name, quotas.clone(), calls.clone()).await?;
         let ops = Ops::new(plane.clone(), id, calls).with_dedupe_window_ns(node.config().dedupe_window_ns());
+        let caps = node.config().adapters.universe_caps.clone();
+        let ops = ops.with_budgets(Arc::new(UniverseBudgets { quotas: quotas.clone(), caps }));
         let ops = ops.with_metrics(node.shared_metrics());
         let ops = match roles.worlds() {
             Some(worker) => ops.beside(worker.clone()),
@@ -189,17 +192,20 @@ impl Universe {
         self.ops.answer_call(world, request).await
     }
 
-    /// Lets the process that holds a world take an event, if that is another one; `None` if surely no process has taken it.
-    pub(crate) async fn forward_send(
+    /// Sends an event to its world, in this process or in the one that holds it. An event that was forwarded to this process is not
+    /// forwarded again.
+    pub(crate) async fn send_event(
         &self,
         world: WorldId,
-        (item, idempotency_key): (&InboxItem, Option<&str>),
+        (item, idempotency_key): (InboxItem, Option<&str>),
         headers: &HeaderMap,
-    ) -> Result<Option<Answered>, RuntimeError> {
+        is_checked: bool,
+    ) -> Result<SendAnswer<Answered>, RuntimeError> {
         let forwarder = self.forwarder.as_deref().filter(|_| !headers.contains_key(FORWARDED_TO));
-        let Some(forwarder) = forwarder else { return Ok(None) };
-        let forward = ForwardedCall { forwarder, verb: ForwardedVerb::Send, headers, timeout: CALL_TIMEOUT };
-        self.ops.forward_event(world, item, idempotency_key, &forward).await
+        let (verb, timeout) = (ForwardedVerb::Send, CALL_TIMEOUT);
+        let forward = forwarder.map(|forwarder| ForwardedCall { forwarder, verb, headers, timeout });
+        let request = SendRequest { item, idempotency_key, is_checked, forward: forward.as_ref() };
+        self.ops.send_event(world, request).await
     }
 
     /// Keeps a program or manifest until it is deleted, whether a world runs it or not.
@@ -226,7 +232,11 @@ impl Universe {
 
     /// Sends an event; it is durable when this returns.
     pub async fn send(&self, world: WorldId, event: &str, value: Value) -> Result<Enqueued, NodeError> {
-        Ok(self.ops.enqueue_ingress(world, self.event(event, &value), None).await?)
+        let item = self.event(event, &value);
+        match self.send_event(world, (item, None), &HeaderMap::new(), false).await? {
+            SendAnswer::Enqueued(enqueued) => Ok(enqueued),
+            SendAnswer::Forwarded(answered) => answered.enqueued(),
+        }
     }
 
     /// Sends an event after a while; that it will be sent is durable when this returns.
@@ -254,11 +264,7 @@ impl Universe {
             CallAnswer::Forwarded(Answered { status, body, .. }) if status.is_success() => {
                 self.value(Payload::Inline(body.to_vec())).await
             }
-            CallAnswer::Forwarded(Answered { body, .. }) => {
-                let problem = serde_json::from_slice(&body).unwrap_or(serde_json::Value::Null);
-                let text = |name: &str| problem[name].as_str().unwrap_or_default().to_owned();
-                Err(NodeError::CallFailed { code: text("code"), reason: text("detail") })
-            }
+            CallAnswer::Forwarded(answered) => Err(answered.problem()),
         }
     }
 

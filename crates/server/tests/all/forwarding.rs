@@ -3,7 +3,7 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test")]
 
 use mundi_engine::postgres::testing::{fresh_schema, shared};
-use mundi_model::{Value, WorldId};
+use mundi_model::{Code, Coded, Value, WorldId};
 use mundi_runtime::metrics::Metric;
 use mundi_server::{
     api::{AccessPolicy, Api, ApiLimits, router},
@@ -95,17 +95,21 @@ async fn a_call_is_forwarded_to_the_holder_and_goes_through_the_inbox_when_the_h
     tokio::time::timeout(Duration::from_secs(60), forwarding).await.expect("calls are forwarded");
     assert_eq!(holder.forwarded(), 0, "it holds the world");
     let sender = other.node.universe("default").unwrap();
-    sender.send(world, "add", number(1)).await.unwrap();
+    let sent = sender.send(world, "add", number(1)).await.unwrap();
+    assert_eq!((other.sends_forwarded(), sent.before), (1, false), "an embedder's send is forwarded as a call is");
+    let refused = sender.send(world, "no such event", number(1)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::EventInvalid, "{refused}");
     count += 2;
     assert_eq!(other.add(world).await, number(count), "what was acknowledged before comes before");
 
     // By the API a send is forwarded, too, with the answer of the holder; one with parameters of its own goes through the inbox.
+    let before = other.sends_forwarded();
     let (status, said) = other.send(world, "", None).await;
     assert_eq!((status, said.contains("event_hash")), (202, true), "{said}");
-    assert_eq!(other.sends_forwarded(), 1);
+    assert_eq!(other.sends_forwarded(), before + 1);
     let (status, said) = other.send(world, "?key=mine", None).await;
     assert_eq!(status, 202, "{said}");
-    assert_eq!((other.sends_forwarded(), holder.sends_forwarded()), (1, 0));
+    assert_eq!((other.sends_forwarded(), holder.sends_forwarded()), (before + 1, 0));
     count += 3;
     assert_eq!(other.add(world).await, number(count), "each arrived once");
 
