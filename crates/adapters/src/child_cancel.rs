@@ -1,8 +1,8 @@
 //! `child.cancel`: a world cancels one of its children.
 //!
 //! Parameters: `child_id`, or `label` for the child that the program named so. The answer says `outcome` (`cancelled`, `requested` or
-//! `already_terminal`), `child_id` and `cancel_request_id`, which is the intent: every attempt is the same request. How the child ends
-//! arrives as the receipt of the intent that spawned it.
+//! `already_terminal`), `child_id` and the `cancel_request_id` on record: the intent, because every attempt is the same request, or that of the request
+//! that came first; null if the child ended without one. How the child ends arrives as the receipt of the intent that spawned it.
 
 use crate::{
     Params,
@@ -16,10 +16,11 @@ use mundi_model::{
 };
 use mundi_runtime::{
     Plane,
+    children::hold_violated,
     effects::{Adapter, Call, invalid, refused},
     metrics::Metrics,
 };
-use mundi_store::protocol::{CancelChild, CancelRequested, Failure, ListChildren, Repeat};
+use mundi_store::protocol::{CancelChild, CancelOutcome, Failure, ListChildren, Repeat};
 use std::sync::Arc;
 
 pub struct ChildCancelAdapter<P> {
@@ -39,24 +40,24 @@ impl<P: Plane> ChildCancelAdapter<P> {
             Some(id) => id.parse().map_err(|_| invalid("`child_id` is not the id of a child"))?,
             None => self.labelled(call, params.text("label")?).await?,
         };
-        let cancel_request_id = call.intent.to_string();
         let cancel = CancelChild {
             universe: call.universe,
             parent: call.world,
             child,
-            cancel_request_id: cancel_request_id.clone(),
+            cancel_request_id: call.intent.to_string(),
             request: None,
             now_ns: self.plane.now_ns(),
         };
-        let done = self.plane.run(&cancel).await.map_err(|error| refused(&error))?.output;
-        if done == CancelRequested::Cancelled {
+        let done = self.plane.run(&cancel).await.map(|done| done.output);
+        let done = hold_violated(&self.plane, call.universe, done).await.map_err(|error| refused(&error))?;
+        if done.outcome == CancelOutcome::Cancelled {
             let place = (call.universe, call.world, child);
             self.metrics.children().perhaps_ended(&self.plane, place, cancel.now_ns).await;
         }
         Ok(map([
-            ("outcome", text(done.as_str().to_owned())),
+            ("outcome", text(done.outcome.as_str())),
             ("child_id", text(child.to_string())),
-            ("cancel_request_id", text(cancel_request_id)),
+            ("cancel_request_id", done.cancel_request_id.map_or(Value::Null, text)),
         ]))
     }
 

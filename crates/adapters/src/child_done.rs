@@ -17,6 +17,7 @@ use mundi_model::{
 };
 use mundi_runtime::{
     Plane,
+    children::hold_violated,
     effects::{Adapter, Call, invalid, refused},
     metrics::Metrics,
 };
@@ -44,12 +45,13 @@ impl<P: Plane> ChildDoneAdapter<P> {
             spent: spent(params)?,
             now_ns: self.plane.now_ns(),
         };
-        let ended = self.plane.run(&end).await.map_err(|error| match error.code() {
+        let ended = self.plane.run(&end).await.map(|done| done.output);
+        let ended = hold_violated(&self.plane, call.universe, ended).await.map_err(|error| match error.code() {
             code @ Code::UrmChildClaimLost => Failure { code, reason: error.to_string(), repeat: Repeat::Never },
             _ => refused(&error),
         })?;
-        self.metrics.children().finished(&ended.output, end.now_ns);
-        let (outcome, code) = (ended.output.outcome.as_str(), ended.output.code.map_or(Value::Null, text));
+        self.metrics.children().finished(&ended, end.now_ns);
+        let (outcome, code) = (ended.outcome.as_str(), ended.code.map_or(Value::Null, text));
         Ok(map([("outcome", text(outcome)), ("code", code)]))
     }
 }

@@ -109,6 +109,8 @@ pub enum Mutant {
     ChildWorldRecovered,
     /// A cancel ends a child that is a world, and the world is not told.
     ChildWorldUntold,
+    /// A cancel request makes a child that has started leased again.
+    PhaseLowered,
 }
 
 impl Mutant {
@@ -120,7 +122,7 @@ impl Mutant {
     pub const OF_WATCHERS: [Self; 1] = [Self::WatcherTrustsClock];
 
     /// Those of children, which the simulation of children finds.
-    pub const OF_CHILDREN: [Self; 11] = [
+    pub const OF_CHILDREN: [Self; 12] = [
         Self::StartUnrecorded,
         Self::ChildLeaseUnchecked,
         Self::DispatchBeforeRecovery,
@@ -132,6 +134,7 @@ impl Mutant {
         Self::ChildWorldMissing,
         Self::ChildWorldRecovered,
         Self::ChildWorldUntold,
+        Self::PhaseLowered,
     ];
 
     /// Those that the simulation of a cluster finds.

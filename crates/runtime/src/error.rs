@@ -1,6 +1,6 @@
 //! The one error type of the crate. What a caller acts on is the stable code and its kind.
 
-use crate::{bundle::BundleError, effects::recording::Diverged};
+use crate::{bundle::BundleError, control::DivergingFunction, effects::recording::Diverged};
 use mundi_kernel::{
     LoadError, QueryError,
     fork::ForkError,
@@ -15,7 +15,7 @@ use mundi_model::{Code, Coded, Hash, Height, InboxSeq, Kind, WorkerId, WorldId, 
 use mundi_store::{
     DamagedObject, StoreError,
     journal::JournalError,
-    protocol::{InboxError, LeaseError, WorldError},
+    protocol::{ChildError, InboxError, LeaseError, WorldError},
     snapshot::SnapshotError,
 };
 use std::time::Duration;
@@ -83,8 +83,8 @@ pub enum RuntimeError {
     Rehearse(#[from] RehearseError),
     #[error("from its baseline at height {baseline}, {world} is another world than from genesis")]
     BaselineDiverged { world: WorldId, baseline: Height },
-    #[error("at height {height} the new program comes to another outcome than {world} has on record")]
-    UpgradeDiverges { world: WorldId, height: Height },
+    #[error("at height {height} the new program comes to another outcome than {world} has on record{}", named(functions))]
+    UpgradeDiverges { world: WorldId, height: Height, functions: Vec<DivergingFunction> },
     #[error(transparent)]
     Event(#[from] CheckError),
     #[error("the {what} {hash} is not registered in this universe: someone who may administer it does that")]
@@ -103,6 +103,20 @@ pub enum RuntimeError {
     /// A pool took a command in, and its step failed.
     #[error("{reason}")]
     CommandFailed { code: Code, reason: String },
+}
+
+/// Instances of durable functions, as far as a text may name them.
+fn named(functions: &[DivergingFunction]) -> String {
+    if functions.is_empty() {
+        return String::new();
+    }
+    let shown = functions.iter().take(limits::FUNCTIONS_NAMED_MAX).map(DivergingFunction::to_string);
+    let shown: Vec<_> = shown.collect();
+    let more = match functions.len().saturating_sub(shown.len()) {
+        0 => String::new(),
+        more => format!("; and {more} more, which a rehearsal names"),
+    };
+    format!(": {} instances of durable functions would diverge: {}{more}", functions.len(), shown.join("; "))
 }
 
 /// A wait for people: whole seconds, once there is one.
@@ -150,7 +164,12 @@ impl Coded for RuntimeError {
 impl RuntimeError {
     /// Whether the same attempt may go better in a moment: then a role waits, and never ends.
     pub fn is_transient(&self) -> bool {
-        matches!(self.code().kind(), Kind::Conflict | Kind::Unavailable | Kind::Full)
+        !self.is_violation() && matches!(self.code().kind(), Kind::Conflict | Kind::Unavailable | Kind::Full)
+    }
+
+    /// Whether the children of a world contradict each other: every other attempt finds the same, on every node.
+    fn is_violation(&self) -> bool {
+        matches!(self, Self::Store(StoreError::Child(ChildError::Violation { .. })))
     }
 
     /// Whether the cause lies in the world itself, so that the same attempt fails again, wherever it is made. What another node
@@ -158,6 +177,7 @@ impl RuntimeError {
     pub fn is_of_the_world(&self) -> bool {
         let code = self.code();
         match code.kind() {
+            _ if self.is_violation() => true,
             Kind::Corrupt => code != Code::EngineCorrupt,
             Kind::Invalid => !matches!(
                 code,
@@ -192,6 +212,7 @@ impl RuntimeError {
         match self {
             Self::ForkDiverged(_) => limits::DIVERGED_ATTEMPTS_MAX,
             Self::EndsProcess { .. } => 1,
+            _ if self.is_violation() => 1,
             _ => limits::WORLD_FAILURES_MAX,
         }
     }

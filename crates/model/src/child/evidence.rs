@@ -1,9 +1,11 @@
 //! Evidence as lines of canonical JSON (NDJSON): what is whole in a file that a crash may have torn, and whether its events can have happened.
 
-use super::{EVENT_SCHEMA, EventKind};
+use super::{EVENT_SCHEMA, EventKind, Phase};
 use crate::{Code, Coded, json};
 use serde_json::Value;
 use std::collections::BTreeMap;
+
+const CANCELLED: &str = Code::UrmChildCancelled.as_str();
 
 /// How many bytes of a file are whole lines. What follows was torn by a crash, and is cut before anything is appended.
 pub fn whole_bytes(file: &[u8]) -> usize {
@@ -37,8 +39,8 @@ impl Coded for EvidenceInvalid {
     }
 }
 
-/// Reads a file and changes nothing: every whole line is a canonical event, each stream is complete from its beginning and in order, and no
-/// number of a parent is used by two children.
+/// Reads a file and changes nothing: every whole line is a canonical event with the least detail that an event has, each stream is complete from its
+/// beginning and in order, all that follows a cancel names it, and no number of a parent is used by two children.
 pub fn verify(file: &[u8]) -> Result<Verified, EvidenceInvalid> {
     let whole = whole_bytes(file);
     let mut reading = Reading::default();
@@ -61,6 +63,8 @@ struct Stream {
     is_started: bool,
     is_over: bool,
     cancel: Option<String>,
+    /// The number and the run of its dispatch.
+    dispatch: Option<(u64, String)>,
 }
 
 #[derive(Default)]
@@ -73,10 +77,35 @@ struct Reading {
 
 type Refused = (Code, String);
 
+fn shape(what: &str) -> Refused {
+    (Code::JsonMalformed, format!("`{what}` is missing or is not what it should be"))
+}
+
+/// What every event says. The number and the run of a dispatch are there both or not at all: a child that was never leased has none.
+fn check_detail(stream: &str, detail: &Value) -> Result<(), Refused> {
+    let text = |name: &str| detail[name].as_str().filter(|text| !text.is_empty()).ok_or_else(|| shape(name));
+    if stream != format!("child:{}", text("child_id")?) {
+        return Err(shape("stream_id"));
+    }
+    text("parent_stream_id")?;
+    detail["parent_seq"].as_u64().ok_or_else(|| shape("parent_seq"))?;
+    let phase = text("phase_at_event")?;
+    if ![Phase::Started, Phase::Terminal].iter().any(|known| known.as_str() == phase) {
+        return Err(shape("phase_at_event"));
+    }
+    for name in ["dispatch_seq", "lease_id"] {
+        let is_one = if name == "lease_id" { text(name).is_ok() } else { detail[name].is_u64() };
+        let is_none = detail["dispatch_seq"].is_null() && detail["lease_id"].is_null();
+        if !is_one && !is_none {
+            return Err(shape(name));
+        }
+    }
+    Ok(())
+}
+
 impl Reading {
     fn event(&mut self, text: &[u8]) -> Result<(), Refused> {
         let event = json::from_canonical(text).map_err(|error| (error.code(), error.to_string()))?;
-        let shape = |what: &str| (Code::JsonMalformed, format!("`{what}` is missing or is not what it should be"));
         let kind = event["event"].as_str().and_then(|name| EventKind::ALL.into_iter().find(|it| it.as_str() == name));
         let kind = kind.ok_or_else(|| shape("event"))?;
         if event["schema"] != EVENT_SCHEMA {
@@ -84,6 +113,7 @@ impl Reading {
         }
         let stream = event["stream_id"].as_str().ok_or_else(|| shape("stream_id"))?.to_owned();
         let seq = event["seq"].as_u64().ok_or_else(|| shape("seq"))?;
+        check_detail(&stream, &event["detail"])?;
         self.number(&stream, &event)?;
         self.streams
             .entry(stream.clone())
@@ -125,14 +155,23 @@ impl Stream {
         }
         let is_terminal = detail["phase_at_event"] == "terminal";
         let cancel = detail["cancel_request_id"].as_str().map(str::to_owned);
+        let dispatch = detail["dispatch_seq"].as_u64().zip(detail["lease_id"].as_str().map(str::to_owned));
+        if self.events > 0 && dispatch != self.dispatch {
+            return order("another dispatch than in the event before");
+        }
+        let is_caused = kind == EventKind::Fail && (self.cancel.is_some() || detail["code"] == CANCELLED);
         match kind {
+            EventKind::Start | EventKind::Pass if dispatch.is_none() => return Err(shape("dispatch_seq")),
             EventKind::Start if self.is_started => return order("a second start"),
             EventKind::Start if detail["phase_at_event"] != "started" => return broken("a start in another phase"),
             EventKind::Start => self.is_started = true,
             EventKind::Pass | EventKind::Fail if !is_terminal => return broken("an end in another phase"),
             EventKind::Pass if !self.is_started => return broken("a child passed that was not started"),
-            EventKind::Fail if detail["code"].is_null() || detail["reason"].is_null() => {
+            EventKind::Fail if !detail["code"].is_string() || !detail["reason"].is_string() => {
                 return broken("a failure without its code and reason");
+            }
+            EventKind::Fail if is_caused && cancel.is_none() => {
+                return order("an end because of a cancel that does not name its request");
             }
             EventKind::Cancel if cancel.is_none() => return broken("a cancel without its request"),
             EventKind::Cancel if !is_terminal && !self.is_started => return broken("a cancel in another phase"),
@@ -144,6 +183,7 @@ impl Stream {
             _ => self.cancel = self.cancel.take().or(cancel),
         }
         self.events += 1;
+        self.dispatch = dispatch;
         self.is_over = is_terminal;
         Ok(())
     }
@@ -205,6 +245,71 @@ mod tests {
         let leased = ChildEvent { run, ..event(2, 0, EventKind::Start, Phase::Started) };
         assert_eq!(code(&[a[0].clone(), line(2, &leased)]), Code::UrmDispatchLeaseConflict);
         assert_eq!(code(&[a[0].replace(":0,", ": 0,")]), Code::JsonNotCanonical, "a changed byte");
+    }
+
+    /// The same event without one of its details, or with another value of it.
+    fn changed(line: &str, name: &str, value: Option<Value>) -> String {
+        let mut event: Value = serde_json::from_str(line).unwrap();
+        let detail = event["detail"].as_object_mut().unwrap();
+        match value {
+            Some(value) => drop(detail.insert(name.to_owned(), value)),
+            None => assert!(detail.remove(name).is_some(), "{name}"),
+        }
+        json::to_canonical(&event) + "\n"
+    }
+
+    #[test]
+    fn an_event_without_one_of_its_least_details_is_no_evidence() {
+        let code = |lines: &[&str]| verify(lines.concat().as_bytes()).map_err(|error| error.code);
+        let start = line(1, &event(1, 0, EventKind::Start, Phase::Started));
+        let fail = line(1, &event(1, 1, EventKind::Fail, Phase::Terminal));
+        assert!(code(&[&start, &fail]).is_ok());
+        for name in ["child_id", "parent_seq", "parent_stream_id", "dispatch_seq", "lease_id", "phase_at_event"] {
+            assert_eq!(code(&[&changed(&start, name, None)]), Err(Code::JsonMalformed), "{name}");
+            assert_eq!(code(&[&changed(&start, name, Some(Value::Bool(true)))]), Err(Code::JsonMalformed), "{name}");
+        }
+        assert_eq!(code(&[&changed(&start, "child_id", Some("c_other".into()))]), Err(Code::JsonMalformed));
+        for name in ["code", "reason"] {
+            let lacking = changed(&fail, name, None);
+            let found = code(&[&start, &lacking]);
+            assert_eq!(found, Err(Code::UrmSchedulerPhaseEventAtomicityViolation), "{name}");
+        }
+        let moved = changed(&fail, "dispatch_seq", Some(9.into()));
+        assert_eq!(code(&[&start, &moved]), Err(Code::UrmSchedulerReplayOrderInvalid));
+    }
+
+    #[test]
+    fn a_child_that_was_never_leased_has_no_dispatch_and_a_started_one_has_one() {
+        let queued = |kind| ChildEvent { dispatch_seq: None, run: None, ..event(1, 0, kind, Phase::Terminal) };
+        for kind in [EventKind::Cancel, EventKind::Fail] {
+            assert_eq!(verify(line(1, &queued(kind)).as_bytes()).unwrap().ended, 1);
+        }
+        let started = ChildEvent { phase: Phase::Started, ..queued(EventKind::Start) };
+        assert_eq!(verify(line(1, &started).as_bytes()).unwrap_err().code, Code::JsonMalformed);
+    }
+
+    #[test]
+    fn an_end_after_a_cancel_names_the_request() {
+        let start = line(1, &event(1, 0, EventKind::Start, Phase::Started));
+        let cancel = line(1, &event(1, 1, EventKind::Cancel, Phase::Started));
+        let code = |lines: &[&str]| verify(lines.concat().as_bytes()).map_err(|error| error.code);
+        for code_of_end in ["URM_CHILD_CANCELLED", "URM_CHILD_BUDGET_EXCEEDED", "URM_CHILD_TERMINATED_ON_RESTART"] {
+            let end = |request: Option<&str>| {
+                let end = event(1, 2, EventKind::Fail, Phase::Terminal);
+                let request = request.map(str::to_owned);
+                line(1, &ChildEvent { code: Some(code_of_end.to_owned()), cancel_request_id: request, ..end })
+            };
+            assert!(code(&[&start, &cancel, &end(Some("r"))]).is_ok());
+            for lost in [None, Some("other")] {
+                let found = code(&[&start, &cancel, &end(lost)]);
+                assert_eq!(found, Err(Code::UrmSchedulerReplayOrderInvalid), "{code_of_end} {lost:?}");
+            }
+        }
+        let end = event(1, 1, EventKind::Fail, Phase::Terminal);
+        let unasked = line(1, &ChildEvent { code: Some(CANCELLED.to_owned()), ..end });
+        assert_eq!(code(&[&start, &unasked]), Err(Code::UrmSchedulerReplayOrderInvalid), "nobody asked for it");
+        let passed = line(1, &event(1, 2, EventKind::Pass, Phase::Terminal));
+        assert!(code(&[&start, &cancel, &passed]).is_ok(), "it passed before it was stopped");
     }
 
     proptest! {

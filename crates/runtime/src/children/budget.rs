@@ -1,5 +1,6 @@
 //! Debits for a child: recorded values, made by the transaction that ends or reports a piece of work.
 
+use super::hold_violated;
 use crate::{Plane, metrics::Metrics};
 use futures_util::future::BoxFuture;
 use mundi_model::{Code, Coded, child::Spend};
@@ -33,8 +34,9 @@ impl<P: Plane> Meter for LeaseMeter<P> {
         Box::pin(async move {
             let now_ns = self.plane.now_ns();
             let spent = spent.lasting(self.started_at_ns, now_ns);
-            match self.plane.run(&DebitChild { claim: self.claim, spent, now_ns }).await {
-                Ok(done) if done.output == Debited::Accepted => Ok(true),
+            let debited = self.plane.run(&DebitChild { claim: self.claim, spent, now_ns }).await;
+            match hold_violated(&self.plane, self.claim.universe, debited.map(|done| done.output)).await {
+                Ok(Debited::Accepted) => Ok(true),
                 Ok(_) => {
                     let ChildClaim { universe, parent, child, .. } = self.claim;
                     self.metrics.children().perhaps_ended(&self.plane, (universe, parent, child), now_ns).await;

@@ -11,7 +11,7 @@ use mundi_store::{
     StoreError,
     keyspace::{child_state::ChildState, child_work::ChildWork},
     protocol::{
-        CancelChild, CancelRequested, ChildDispatched, FailQueuedChild, LeaseChild, ListChildren, ReadChildState,
+        CancelChild, CancelOutcome, CancelRequested, ChildDispatched, FailQueuedChild, LeaseChild, ListChildren, ReadChildState,
     },
 };
 
@@ -83,26 +83,43 @@ impl<P: Plane> ChildExecutor<P> {
 pub async fn cancel_all<P: Plane>(
     plane: &P,
     counts: &ChildCounts,
-    (universe, parent): (UniverseId, WorldId),
+    place: (UniverseId, WorldId),
     reason: &str,
-) -> Result<Vec<(ChildId, CancelRequested)>, StoreError> {
-    let (mut cancelled, mut after) = (Vec::new(), None);
+) -> Result<u64, StoreError> {
+    cancel_before(plane, counts, place, (reason, u64::MAX)).await
+}
+
+/// The same, for those whose `queue_seq` is below a number. Says how many children the cancel of this reason reached, now or before.
+pub async fn cancel_before<P: Plane>(
+    plane: &P,
+    counts: &ChildCounts,
+    (universe, parent): (UniverseId, WorldId),
+    (reason, before): (&str, u64),
+) -> Result<u64, StoreError> {
+    // The id of a child stands whole behind it.
+    let reason = &reason[..reason.floor_char_boundary(limits::NAME_BYTES_MAX / 2)];
+    let (mut reached, mut after) = (0, None);
     loop {
         let items_max = limits::CHILD_PARENTS_PAGE;
         let page = plane.run(&ListChildren { universe, parent, after, items_max }).await?.output;
-        for token in page.iter().filter(|token| token.phase != Phase::Terminal) {
+        for token in page.iter().take_while(|token| token.queue_seq < before) {
             let (child, now_ns) = (token.child, plane.now_ns());
             let cancel_request_id = format!("{reason}:{child}");
-            let cancel = CancelChild { universe, parent, child, cancel_request_id, request: None, now_ns };
-            let done = plane.run(&cancel).await?.output;
-            if done == CancelRequested::Cancelled {
-                counts.perhaps_ended(plane, (universe, parent, child), now_ns).await;
+            let mut on_record = token.cancel_request_id.clone();
+            if token.phase != Phase::Terminal {
+                let id = cancel_request_id.clone();
+                let cancel = CancelChild { universe, parent, child, cancel_request_id: id, request: None, now_ns };
+                let CancelRequested { outcome, cancel_request_id } = plane.run(&cancel).await?.output;
+                if outcome == CancelOutcome::Cancelled {
+                    counts.perhaps_ended(plane, (universe, parent, child), now_ns).await;
+                }
+                on_record = cancel_request_id;
             }
-            cancelled.push((child, done));
+            reached += u64::from(on_record == Some(cancel_request_id));
         }
         match page.last() {
-            Some(last) if page.len() == items_max => after = Some(last.queue_seq),
-            _ => return Ok(cancelled),
+            Some(last) if page.len() == items_max && last.queue_seq < before => after = Some(last.queue_seq),
+            _ => return Ok(reached),
         }
     }
 }

@@ -19,10 +19,10 @@ mod workflow;
 
 pub use budget::{Meter, RefusedDebit};
 pub use counts::{ChildCounts, ChildDepth};
-pub use dispatch::cancel_all;
+pub use dispatch::{cancel_all, cancel_before};
 pub use kinds::{ChildKind, ChildReport, ChildRun, EXTERNAL, WorldOfChild, is_external};
 pub use outside::{MadeCall, OutsideCalls, RunCalls};
-pub use recovery::{hold_on_violation, recover_parent, recover_universe};
+pub use recovery::{hold_on_violation, hold_violated, recover_parent, recover_universe};
 pub(crate) use workflow::bounded;
 
 use crate::{

@@ -53,17 +53,26 @@ pub async fn hold_on_violation<P: Plane, V>(
     (universe, parent): (UniverseId, WorldId),
     result: Result<V, StoreError>,
 ) -> Result<Option<V>, StoreError> {
-    match result {
-        Err(StoreError::Child(violation @ ChildError::Violation { .. })) => {
-            let (code, reason, now_ns) = (violation.code(), violation.to_string(), plane.now_ns());
-            tracing::error!(%universe, %parent, %code, reason, "the children of a world contradict each other");
-            plane.run(&HoldParent { universe, parent, code, reason, now_ns }).await?;
-            Ok(None)
-        }
+    match hold_violated(plane, universe, result).await {
+        Err(StoreError::Child(ChildError::Violation { .. })) => Ok(None),
         Err(StoreError::Damaged(damage)) => {
             tracing::error!(%universe, %parent, %damage, "the children of a world cannot be read");
             Ok(None)
         }
         result => result.map(Some),
     }
+}
+
+/// The same result. If it says that the children of a world contradict each other, that world is on hold.
+pub async fn hold_violated<P: Plane, V>(
+    plane: &P,
+    universe: UniverseId,
+    result: Result<V, StoreError>,
+) -> Result<V, StoreError> {
+    if let Err(StoreError::Child(violation @ ChildError::Violation { parent, .. })) = &result {
+        let (parent, code, reason, now_ns) = (*parent, violation.code(), violation.to_string(), plane.now_ns());
+        tracing::error!(%universe, %parent, %code, reason, "the children of a world contradict each other");
+        plane.run(&HoldParent { universe, parent, code, reason, now_ns }).await?;
+    }
+    result
 }

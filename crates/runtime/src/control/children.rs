@@ -3,7 +3,7 @@
 use super::{Ops, tasks::EXTERNAL};
 use crate::{
     Plane, RuntimeError,
-    children::{cancel_all, hold_on_violation, recover_parent},
+    children::{cancel_all, cancel_before, hold_on_violation, hold_violated, recover_parent},
 };
 use mundi_kernel::{SPAWN_CHILD, children::SpawnChild};
 use mundi_model::{
@@ -13,9 +13,10 @@ use mundi_model::{
     record::{InboxItem, Input, Operator, Origin, Payload, ReplyOutcome},
 };
 use mundi_store::{
+    Protocol,
     keyspace::child_work::ChildWork,
     protocol::{
-        BudgetLines, CancelChild, CancelRequested, ChildClaim, ChildDispatched, ChildFinish, ChildFinished, DebitChild,
+        BeginCancelChildren, BudgetLines, CancelChild, CancelOutcome, CancelRequested, ChildClaim, ChildDispatched, ChildFinish, ChildFinished, DebitChild,
         Debited, DescribeChild, ExtendChildLeases, FinishChild, LeaseChild, LeaseHeld, ListChildParents, ListChildren,
         NoteRequest, ReadBudget, ReadChildEvents, RequestName, SetBudget, StartChild,
     },
@@ -115,24 +116,41 @@ impl<P: Plane> Ops<P> {
             request: Some(request.name("cancel")),
             now_ns: self.plane.now_ns(),
         };
-        let done = self.plane.run(&cancel).await?.output;
-        if done == CancelRequested::Cancelled {
+        let done = self.change_child(&cancel).await?;
+        if done.outcome == CancelOutcome::Cancelled {
             self.count_end(world, child, cancel.now_ns).await;
         }
         Ok(done)
+    }
+
+    /// Runs a change of a child. If it finds that the children of a world contradict each other, that world is on hold, and the change is refused.
+    async fn change_child<C: Protocol + Sync>(&self, change: &C) -> Result<C::Output, RuntimeError> {
+        let done = self.plane.run(change).await.map(|done| done.output);
+        Ok(hold_violated(&self.plane, self.universe, done).await?)
     }
 
     async fn count_end(&self, world: WorldId, child: ChildId, now_ns: u64) {
         self.metrics.children().perhaps_ended(&self.plane, (self.universe, world, child), now_ns).await;
     }
 
-    /// Cancels all children of a world that have not ended.
-    pub async fn children_cancel(
+    /// Cancels all children of a world that have not ended. Says how many that are.
+    pub async fn children_cancel(&self, world: WorldId, reason: &str) -> Result<u64, RuntimeError> {
+        let cancelled = cancel_all(&self.plane, self.metrics.children(), (self.universe, world), reason).await;
+        Ok(hold_violated(&self.plane, self.universe, cancelled).await?)
+    }
+
+    /// The same, as a client asks for it: the same request again reaches the same children, says the same, and goes on where an earlier one stopped.
+    pub async fn children_cancel_requested(
         &self,
         world: WorldId,
-        reason: &str,
-    ) -> Result<Vec<(ChildId, CancelRequested)>, RuntimeError> {
-        Ok(cancel_all(&self.plane, self.metrics.children(), (self.universe, world), reason).await?)
+        request: &ClientRequest,
+    ) -> Result<u64, RuntimeError> {
+        let (universe, now_ns) = (self.universe, self.plane.now_ns());
+        let begin = BeginCancelChildren { universe, parent: world, request: request.name("cancel_all"), now_ns };
+        let before = self.change_child(&begin).await?;
+        let (place, reach) = ((universe, world), (request.client_request_id.as_str(), before));
+        let cancelled = cancel_before(&self.plane, self.metrics.children(), place, reach).await;
+        Ok(hold_violated(&self.plane, universe, cancelled).await?)
     }
 
     pub async fn budget(&self, world: WorldId) -> Result<BudgetLines, RuntimeError> {
@@ -216,18 +234,18 @@ impl<P: Plane> Ops<P> {
     /// The start of an external child: it is on record when this returns.
     pub async fn child_start(&self, claim: ChildClaim) -> Result<DispatchToken, RuntimeError> {
         let start = StartChild { claim, now_ns: self.plane.now_ns() };
-        Ok(self.plane.run(&start).await?.output)
+        self.change_child(&start).await
     }
 
     pub async fn child_extend(&self, claim: ChildClaim, ttl_ns: u64) -> Result<LeaseHeld, RuntimeError> {
         let extend = ExtendChildLeases::of(&claim, self.plane.now_ns().saturating_add(ttl_ns));
-        Ok(self.plane.run(&extend).await?.output.first().copied().unwrap_or(LeaseHeld::Lost))
+        Ok(self.change_child(&extend).await?.first().copied().unwrap_or(LeaseHeld::Lost))
     }
 
     /// Reports the spending of an external child so far.
     pub async fn child_report(&self, claim: ChildClaim, spent: Spend) -> Result<Debited, RuntimeError> {
         let now_ns = self.plane.now_ns();
-        let debited = self.plane.run(&DebitChild { claim, spent, now_ns }).await?.output;
+        let debited = self.change_child(&DebitChild { claim, spent, now_ns }).await?;
         if debited != Debited::Accepted {
             self.count_end(claim.parent, claim.child, now_ns).await;
         }
@@ -245,7 +263,7 @@ impl<P: Plane> Ops<P> {
         let started_at_ns = token.started_at_ns.unwrap_or(now_ns);
         let spent = spent.lasting(started_at_ns, now_ns);
         let finish = FinishChild { claim, finish: crate::children::bounded(finish), spent, now_ns };
-        let finished = self.plane.run(&finish).await?.output;
+        let finished = self.change_child(&finish).await?;
         self.metrics.children().finished(&finished, now_ns);
         Ok(finished)
     }

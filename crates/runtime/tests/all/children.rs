@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use mundi_engine::{Engine, Transaction};
+use mundi_engine::{Engine, Memory, Transaction};
 use mundi_kernel::{
     Registry,
     children::Lifecycle,
@@ -13,7 +13,8 @@ use mundi_kernel::{
 };
 use mundi_model::{
     Code, Coded, Hash, Value, WorkerId, WorldId, cbor,
-    child::{CHILD_SPAWN, ChildId, ChildOutcome, Lane, Phase, Spend, spec_params},
+    child::{CHILD_SPAWN, ChildEvent, ChildId, ChildOutcome, Lane, Phase, Spend, spec_params},
+    json::to_canonical,
     record::{EffectPolicy, Operator},
 };
 use mundi_runtime::{
@@ -30,16 +31,22 @@ use mundi_runtime::{
 use mundi_store::{
     Clock,
     blob::Blobs,
-    keyspace::child_state,
-    protocol::{CancelRequested, ChildFinish},
-    testing::{Trouble, world_id},
+    keyspace::{child_event, child_order, child_state},
+    protocol::{CancelOutcome, ChildClaim, ChildFinish},
+    testing::{Probe, Trouble, world_id},
 };
 use parking_lot::Mutex;
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Spawns a child per line `child LABEL KIND`, and notes in a cell what becomes of it.
+type TestEngine = Probe<Memory>;
+
+/// Spawns a child per line `child LABEL KIND`, perhaps with the tokens that it may spend, and notes in a cell what becomes of it.
 struct Parent;
 
 impl Program for Parent {
@@ -59,8 +66,10 @@ impl Program for Parent {
         let Cause::Event { value, .. } = event.cause else { return Ok(()) };
         let Ok(Value::Text(text)) = cbor::decode(value) else { return Ok(()) };
         for line in text.lines() {
-            if let ["child", label, kind] = line.split(' ').collect::<Vec<_>>()[..] {
-                let params = spec_params(kind, &Value::Text(label.to_owned()), &Spend::default());
+            if let ["child", label, kind, ref tokens @ ..] = line.split(' ').collect::<Vec<_>>()[..] {
+                let mut budget = Spend::default();
+                budget.set(Lane::Tokens, tokens.first().and_then(|tokens| tokens.parse().ok()));
+                let params = spec_params(kind, &Value::Text(label.to_owned()), &budget);
                 host.spawn_child(&params, label)?;
             }
             if let Some(label) = line.strip_prefix("withdraw ") {
@@ -133,6 +142,7 @@ impl ChildKind for Slow {
 /// A process: its worlds, its children.
 struct Process {
     node: Node,
+    metrics: Arc<Metrics>,
     ops: Ops<TestPlane>,
 }
 
@@ -144,7 +154,12 @@ struct House {
 
 impl House {
     fn new() -> Self {
-        let rig = Rig::new(1);
+        Self::of_seed(1)
+    }
+
+    /// The seed decides in which order tasks run.
+    fn of_seed(seed: u64) -> Self {
+        let rig = Rig::new(seed);
         let mut children = manifest();
         for kind in [CHILD_SPAWN, "child.cancel"] {
             children.effects.insert(kind.into(), EffectRule::default());
@@ -177,7 +192,9 @@ impl House {
         let worlds = WorldWorker::start(plane.clone(), config, calls.clone(), Arc::new(Metrics::default()));
         let slow = Slow { counting: self.counting.clone(), clock: plane.clock.clone() };
         let config = ChildExecutorConfig { is_alone: true, ..ChildExecutorConfig::default() };
+        let metrics = Arc::new(Metrics::default());
         let executor = ChildExecutor::new(plane.clone(), self.rig.universe, worker, config).serve(Arc::new(slow));
+        let executor = executor.with_metrics(metrics.clone());
         let (booting, universe) = (plane.clone(), self.rig.universe);
         node.spawn(Box::pin(async move {
             if executor.recover_earlier().await.is_ok() {
@@ -185,7 +202,7 @@ impl House {
                 Shell::launch(booting, config, executor).join().await;
             }
         }));
-        Process { node, ops: Ops::new(plane, self.rig.universe, calls).beside(worlds) }
+        Process { node, metrics, ops: Ops::new(plane, self.rig.universe, calls).beside(worlds) }
     }
 
     fn send(&self, world: WorldId, script: &str) {
@@ -209,6 +226,23 @@ impl House {
         let params = cbor::encode(&Value::Text(key.into()));
         let answer = self.ask(process, move |ops| async move { ops.world_query(world, "cell", &params, None).await });
         String::from_utf8(answer.unwrap()).unwrap()
+    }
+
+    /// The code under which a world is on hold.
+    fn held(&self, process: &Process, world: WorldId) -> Option<String> {
+        let described = self.ask(process, move |ops| async move { ops.describe_world(world).await }).unwrap();
+        described.meta.hold.map(|hold| hold.code)
+    }
+
+    /// Changes what is stored, past every protocol.
+    fn tamper(&self, change: impl FnOnce(&mut <TestEngine as Engine>::Transaction) + Send + 'static) {
+        let engine = self.rig.plane.engine.clone();
+        let done = self.rig.executor.block_on(async move {
+            let mut tx = engine.begin().await?;
+            change(&mut tx);
+            tx.commit().await.map(drop).map_err(Box::<dyn std::error::Error + Send + Sync>::from)
+        });
+        done.unwrap();
     }
 
     fn children(&self, process: &Process, world: WorldId) -> Vec<mundi_model::child::DispatchToken> {
@@ -280,7 +314,7 @@ fn a_cancel_stops_what_runs_and_a_withdrawn_child_tells_nothing() {
     let request = ClientRequest { client_request_id: "enough".into(), payload: Hash::of(b"") };
     let first = request.clone();
     let cancel = move |ops: Ops<TestPlane>| async move { ops.child_cancel(world, long, &first).await };
-    assert_eq!(house.ask(&process, cancel).unwrap(), CancelRequested::Requested);
+    assert_eq!(house.ask(&process, cancel).unwrap().outcome, CancelOutcome::Requested);
     house.send(world, "withdraw c");
     house.run(MINUTE);
     assert_eq!(house.cell(&process, world, "child/long"), ";started;Cancelled URM_CHILD_CANCELLED");
@@ -289,7 +323,8 @@ fn a_cancel_stops_what_runs_and_a_withdrawn_child_tells_nothing() {
     assert!(children.iter().all(|token| token.phase == Phase::Terminal));
     assert_eq!(house.counting.0.lock().now, 0, "the work was stopped");
     let again = move |ops: Ops<TestPlane>| async move { ops.child_cancel(world, long, &request).await };
-    assert_eq!(house.ask(&process, again).unwrap(), CancelRequested::Requested, "the same request, the same answer");
+    let again = house.ask(&process, again).unwrap();
+    assert_eq!(again.outcome, CancelOutcome::Requested, "the same request, the same answer");
 }
 
 #[test]
@@ -335,22 +370,147 @@ fn a_parent_whose_children_cannot_be_read_stops_no_other_one() {
     house.send(broken, "child long slow");
     house.send(other, "child a slow");
     house.run(Duration::from_millis(500));
-    let (engine, universe) = (house.rig.plane.engine.clone(), house.rig.universe);
-    house
-        .rig
-        .executor
-        .block_on(async move {
-            let mut tx = engine.begin().await?;
-            tx.put(child_state::key(universe, broken).as_bytes(), "no state")?;
-            Ok::<_, Box<dyn std::error::Error + Send + Sync>>(tx.commit().await?)
-        })
-        .unwrap();
+    let universe = house.rig.universe;
+    house.tamper(move |tx| tx.put(child_state::key(universe, broken).as_bytes(), "no state").unwrap());
     house.run(MINUTE);
     house.send(other, "child b slow");
     house.run(MINUTE);
     for label in ["a", "b"] {
         assert!(house.cell(&process, other, &format!("child/{label}")).starts_with(";started;passed"), "{label}");
     }
+}
+
+/// The turn that spawns finds it. The same attempt finds it again wherever it is made, so nobody tries it again.
+#[test]
+fn a_queue_number_that_is_taken_holds_the_world_and_others_go_on() {
+    let house = House::new();
+    let (broken, other) = (house.create(1), house.create(2));
+    let process = house.start(1);
+    let row = cbor::encode(&child_order::ChildRow { child: ChildId::from_bytes([9; 16]) });
+    let key = child_order::queue_key(house.rig.universe, broken, 1);
+    house.tamper(move |tx| tx.put(key.as_bytes(), row).unwrap());
+    house.send(broken, "child a slow");
+    house.send(other, "child a slow");
+    house.run(MINUTE);
+    assert_eq!(house.held(&process, broken).as_deref(), Some("URM_DISPATCH_LEASE_CONFLICT"));
+    assert!(house.children(&process, broken).is_empty());
+    assert!(house.cell(&process, other, "child/a").starts_with(";started;passed"));
+    house.rig.plane.engine.revive();
+    house.run(MINUTE);
+    let begins = house.rig.plane.engine.counts().begins;
+    assert!(begins < 600, "{begins} transactions in a minute: it is tried again");
+}
+
+/// Each change of a child looks whether what is stored belongs together, whoever asks for the change.
+#[test]
+fn a_contradiction_that_a_change_of_a_child_finds_holds_the_parent() {
+    type Change = fn(Ops<TestPlane>, ChildClaim) -> BoxFuture<'static, Result<(), RuntimeError>>;
+    let changes: [(&str, Change); 6] = [
+        ("start", |ops, claim| Box::pin(async move { ops.child_start(claim).await.map(drop) })),
+        ("report", |ops, claim| {
+            let spent = Spend::default().with(Lane::Tokens, 1);
+            Box::pin(async move { ops.child_report(claim, spent).await.map(drop) })
+        }),
+        ("finish", |ops, claim| {
+            let passed = ChildFinish::Passed(Value::Null);
+            Box::pin(async move { ops.child_finish(claim, passed, Spend::default()).await.map(drop) })
+        }),
+        ("cancel", |ops, claim| {
+            let request = ClientRequest { client_request_id: "r".into(), payload: Hash::of(b"") };
+            Box::pin(async move { ops.child_cancel(claim.parent, claim.child, &request).await.map(drop) })
+        }),
+        ("cancel all", |ops, claim| {
+            let request = ClientRequest { client_request_id: "r".into(), payload: Hash::of(b"") };
+            Box::pin(async move { ops.children_cancel_requested(claim.parent, &request).await.map(drop) })
+        }),
+        ("archive", |ops, claim| Box::pin(async move { ops.children_cancel(claim.parent, "why").await.map(drop) })),
+    ];
+    let house = House::new();
+    let process = house.start(1);
+    for (number, (name, change)) in (1..).zip(changes) {
+        let world = house.create(number);
+        house.send(world, "child a external");
+        house.run(Duration::from_secs(1));
+        let hour_ns = 3_600_000_000_000;
+        let claim = house.ask(&process, move |ops| async move {
+            let claimed = ops.children_claim(&["external".to_owned()], 1, hour_ns).await.unwrap();
+            ops.child_start(claimed[0].0).await.unwrap();
+            claimed[0].0
+        });
+        let key = child_event::key(claim.universe, claim.parent, claim.child, 0);
+        house.tamper(move |tx| tx.delete(key.as_bytes()).unwrap());
+        assert_eq!(house.held(&process, world), None, "{name}");
+        let refused = house.ask(&process, move |ops| change(ops, claim)).unwrap_err();
+        assert_eq!(refused.code(), Code::UrmSchedulerPhaseEventAtomicityViolation, "{name}");
+        let held = house.held(&process, world);
+        assert_eq!(held.as_deref(), Some("URM_SCHEDULER_PHASE_EVENT_ATOMICITY_VIOLATION"), "{name}");
+    }
+}
+
+/// What executors that run at the same time leave on record, apart from when: all events without their times, in the order of each child; how each child
+/// ended; and the counters.
+fn evidence_of(seed: u64) -> (BTreeMap<String, Vec<String>>, Vec<(WorldId, Lane, u64)>, [u64; 2]) {
+    let house = House::of_seed(seed);
+    let worlds = [1, 2, 3].map(|number| house.create(number));
+    let processes = [house.start(1), house.start(2)];
+    for world in worlds {
+        house.send(world, "child long slow\nchild a slow\nchild fail slow\nchild dear slow 9\nchild b slow 10\nchild x unknown");
+    }
+    house.run(Duration::from_millis(300));
+    for world in worlds {
+        let long = house.children(&processes[0], world)[0].child;
+        let request = ClientRequest { client_request_id: "enough".into(), payload: Hash::of(b"") };
+        house.ask(&processes[1], move |ops| async move { ops.child_cancel(world, long, &request).await }).unwrap();
+    }
+    house.run(MINUTE);
+    let (mut events, mut totals, universe) = (BTreeMap::new(), Vec::new(), house.rig.universe);
+    for world in worlds {
+        for token in house.children(&processes[0], world) {
+            let child = token.child;
+            let read = house.ask(&processes[0], move |ops| async move { ops.child_events(world, child, 0).await });
+            let (found, is_over) = read.unwrap();
+            assert!(is_over, "seed {seed}: {token:?}");
+            let line = |event: &ChildEvent| {
+                let mut evidence = event.evidence(universe, world, child);
+                evidence.as_object_mut().unwrap().remove("ts");
+                to_canonical(&evidence)
+            };
+            events.insert(format!("{world} {}", token.label), found.iter().map(line).collect());
+        }
+        let lines = house.ask(&processes[0], move |ops| async move { ops.budget(world).await }).unwrap();
+        totals.extend(lines.iter().map(|(lane, budget)| (world, *lane, budget.total)));
+    }
+    let dispatched = processes.map(|process| process.metrics.children().all_dispatched().values().sum());
+    (events, totals, dispatched)
+}
+
+#[test]
+fn executors_at_the_same_time_leave_the_same_events_codes_and_counters_in_every_run() {
+    let (events, totals, first) = evidence_of(1);
+    assert_eq!(events.len(), 18);
+    let codes = |label: &str| -> Vec<String> {
+        let of = events.iter().filter(|(name, _)| name.ends_with(&format!(" {label}")));
+        let ends = of.map(|(_, lines)| serde_json::from_str::<serde_json::Value>(lines.last().unwrap()).unwrap());
+        ends.map(|end| end["detail"]["code"].as_str().unwrap_or("ok").to_owned()).collect()
+    };
+    for (label, code) in [
+        ("long", "URM_CHILD_CANCELLED"),
+        ("a", "ok"),
+        ("b", "ok"),
+        ("fail", "URM_CHILD_FAILED"),
+        ("dear", "URM_CHILD_BUDGET_EXCEEDED"),
+        ("x", "URM_CHILD_KIND_INVALID"),
+    ] {
+        assert_eq!(codes(label), [code; 3], "{label}");
+    }
+    let mut splits = BTreeSet::from([first]);
+    for seed in 2..8 {
+        let (again, counters, split) = evidence_of(seed);
+        assert_eq!(again, events, "seed {seed}");
+        assert_eq!(counters, totals, "seed {seed}");
+        splits.insert(split);
+    }
+    assert!(splits.len() > 1, "the executors share the work otherwise from run to run: {splits:?}");
 }
 
 /// What a spawn costs does not grow with the parents whose children run or wait for somebody else.

@@ -1,7 +1,7 @@
 //! The routes and the OpenAPI document.
 
 use super::{
-    Api, HotRoutes, Problem, Routes, blobs, bulk, bundles, children, console, dead_letters, effects, events, forks,
+    Api, HotRoutes, Problem, Routes, blobs, bulk, bundles, checkup, children, console, dead_letters, effects, events, forks,
     functions, health, journal, labels, logs, pools, program_names, programs, quotas, requests::Watch, snapshots,
     space, sql, state, steps, summary, tasks, timers, tokens, universe_events, universes, verify, whoami, why, workers,
     world_commands, worlds,
@@ -28,6 +28,7 @@ use utoipa::OpenApi;
         health::livez,
         health::readyz,
         health::metrics,
+        checkup::checkup,
         universes::list,
         universes::create,
         universes::describe,
@@ -108,6 +109,7 @@ use utoipa::OpenApi;
         children::describe,
         children::spawn,
         children::cancel,
+        children::cancel_all,
         children::events,
         children::budget,
         children::set_budget,
@@ -177,6 +179,7 @@ pub fn router(api: Api) -> HotRoutes {
         .route("/metrics", get(health::metrics))
         .route("/openapi.json", get(document))
         .route("/v1/whoami", get(whoami::whoami))
+        .route("/v1/checkup", get(checkup::checkup))
         .route("/v1/universes", get(universes::list).post(universes::create))
         .route("/v1/universes/{name}/quotas", put(quotas::set))
         .route("/v1/tokens", get(tokens::list).post(tokens::create))
@@ -283,6 +286,7 @@ fn of_world(router: Router<Api>) -> Router<Api> {
         .route(&at("/baseline"), post(snapshots::promote))
         .route(&at("/segments"), post(snapshots::export))
         .route(&at("/children"), get(children::list).post(children::spawn))
+        .route(&at("/children/cancel"), post(children::cancel_all))
         .route(&at("/children/{child}"), get(children::describe))
         .route(&at("/children/{child}/cancel"), post(children::cancel))
         .route(&at("/children/{child}/events"), get(children::events))

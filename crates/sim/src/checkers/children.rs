@@ -164,8 +164,7 @@ fn check_events(token: &DispatchToken, events: &[ChildEvent]) -> Result<(), Stri
     }
     match events.last() {
         Some(end) if end.kind == EventKind::Fail && end.phase == Phase::Terminal => {
-            let is_exceeded = end.code.as_deref() == Some("URM_CHILD_BUDGET_EXCEEDED");
-            if end.cancel_request_id.as_ref() != request && !is_exceeded {
+            if end.cancel_request_id.as_ref() != request {
                 return Err(format!("{child} was cancelled, and its end does not name the request"));
             }
             Ok(())

@@ -16,7 +16,7 @@ use mundi_store::{
     Clock, Fence, StoreError,
     keyspace::{child_event, child_order, child_request, child_state, dedupe_bucket},
     protocol::{
-        ArchiveWorld, CancelChild, CancelRequested, ChildClaim, ChildDispatched, ChildFinish, ChildFinished,
+        ArchiveWorld, BeginCancelChildren, CancelChild, CancelOutcome, CancelRequested, ChildClaim, ChildDispatched, ChildFinish, ChildFinished,
         DebitChild, Debited, DescribeChild, DescribeWorld, ExtendChildLeases, FailQueuedChild, FinishChild, HoldParent,
         LeaseChild, LeaseHeld, ListChildParents, ListChildren, NoteRequest, ReadBudget, ReadChildEvents,
         ReadChildState, RecoverChild, RequestName, SetBudget, StartChild, StartWorldChild, expire_dedupe,
@@ -99,7 +99,11 @@ impl Rig {
         self.finish(claim, ChildFinish::Passed(Value::Text("done".into())), Spend::default()).await
     }
 
-    async fn cancel(&self, child: ChildId, id: &str) -> CancelRequested {
+    async fn cancel(&self, child: ChildId, id: &str) -> CancelOutcome {
+        self.asks_cancel(child, id).await.outcome
+    }
+
+    async fn asks_cancel(&self, child: ChildId, id: &str) -> CancelRequested {
         let (universe, parent) = (self.fence.universe, self.fence.world);
         let cancel =
             CancelChild { universe, parent, child, cancel_request_id: id.into(), request: None, now_ns: self.now() };
@@ -290,10 +294,150 @@ fn a_child_that_is_a_world_is_not_recovered_and_a_cancel_ends_it_at_once() {
         start_world_child(&store.engine, &store.clock, &store.blobs, &PlainSnapshots, &start).await.unwrap();
         rig.store.clock.advance(Duration::from_secs(9_999));
         assert_eq!(rig.recover(Some(1)).await, []);
-        assert_eq!(rig.cancel(child, "enough").await, CancelRequested::Cancelled);
+        assert_eq!(rig.cancel(child, "enough").await, CancelOutcome::Cancelled);
         let events = rig.events(child).await;
         assert_eq!(kinds(&events), [EventKind::Start, EventKind::Cancel, EventKind::Fail]);
         assert!(events[1..].iter().all(|event| event.cancel_request_id.as_deref() == Some("enough")));
+    });
+}
+
+/// A started child of kind `world`.
+async fn started_world(rig: &Rig) -> ChildId {
+    let child = rig.spawn_with(&[spec_params("world", &Value::Null, &Spend::default())], 2).await.unwrap()[0];
+    let lease = LeaseChild { kinds: vec!["world".into()], ..rig.lease(1) };
+    let ChildDispatched::Leased { claim, .. } = rig.store.run(&lease).await.unwrap().output else { panic!() };
+    let start = StartWorldChild { claim, world: rig.store.beginning(child.world()), now_ns: rig.now() };
+    let Rig { store, .. } = rig;
+    start_world_child(&store.engine, &store.clock, &store.blobs, &PlainSnapshots, &start).await.unwrap();
+    child
+}
+
+/// All that follows a cancel request names it, also if the budget has no room for what was used until then.
+#[test]
+fn an_end_beyond_the_budget_after_a_cancel_is_of_the_cancels_lineage() {
+    block_on(async {
+        let exceeded = async |rig: &Rig, child| {
+            let (end, events) = (rig.token(child).await.end.unwrap(), rig.events(child).await);
+            assert_eq!(kinds(&events), [EventKind::Start, EventKind::Cancel, EventKind::Fail]);
+            assert!(events[1..].iter().all(|event| event.cancel_request_id.as_deref() == Some("enough")));
+            assert_eq!(end.code.as_deref(), Some("URM_CHILD_BUDGET_EXCEEDED"));
+            assert_eq!(end.outcome, ChildOutcome::Cancelled);
+        };
+        let rig = Rig::new().await;
+        rig.limit(Lane::DurationSecs, 5).await;
+        let child = started_world(&rig).await;
+        rig.store.clock.advance(Duration::from_secs(60));
+        assert_eq!(rig.cancel(child, "enough").await, CancelOutcome::Cancelled);
+        exceeded(&rig, child).await;
+        assert_eq!(rig.told().await.last().unwrap(), &format!("cancelled {child}"), "as the caller was answered");
+
+        // An executor that stopped the child, one that says that it passed, and one that reports.
+        for finish in [Some(ChildFinish::Cancelled), Some(ChildFinish::Passed(Value::Null)), None] {
+            let rig = Rig::new().await;
+            rig.limit(Lane::Tokens, 5).await;
+            let child = rig.spawn(1).await[0];
+            let claim = rig.started().await;
+            assert_eq!(rig.cancel(child, "enough").await, CancelOutcome::Requested);
+            match finish {
+                Some(finish) => drop(rig.finish(claim, finish, tokens(6)).await.unwrap()),
+                None => {
+                    let debit = DebitChild { claim, spent: tokens(6), now_ns: rig.now() };
+                    assert_eq!(rig.store.run(&debit).await.unwrap().output, Debited::Exceeded(Lane::Tokens));
+                }
+            }
+            exceeded(&rig, child).await;
+        }
+    });
+}
+
+#[test]
+fn a_cancel_answers_with_the_request_on_record_and_with_how_the_child_ended() {
+    block_on(async {
+        let rig = Rig::new().await;
+        let answer = |outcome, id: Option<&str>| CancelRequested {
+            outcome,
+            cancel_request_id: id.map(str::to_owned),
+        };
+        let children = rig.spawn(3).await;
+        let (first, second) = (rig.started().await, rig.started().await);
+        let requested = answer(CancelOutcome::Requested, Some("one"));
+        assert_eq!(rig.asks_cancel(children[0], "one").await, requested);
+        assert_eq!(rig.asks_cancel(children[0], "two").await, requested, "the first one counts, and is named");
+        // It passes before it is stopped: the same request learns that.
+        rig.pass(first).await.unwrap();
+        let over = answer(CancelOutcome::AlreadyTerminal, Some("one"));
+        assert_eq!(rig.asks_cancel(children[0], "one").await, over);
+        assert_eq!(rig.asks_cancel(children[0], "two").await, over);
+        rig.pass(second).await.unwrap();
+        assert_eq!(rig.asks_cancel(children[1], "one").await, answer(CancelOutcome::AlreadyTerminal, None));
+        let cancelled = answer(CancelOutcome::Cancelled, Some("three"));
+        assert_eq!(rig.asks_cancel(children[2], "three").await, cancelled);
+        assert_eq!(rig.asks_cancel(children[2], "three").await, cancelled, "the same request");
+        let late = answer(CancelOutcome::AlreadyTerminal, Some("three"));
+        assert_eq!(rig.asks_cancel(children[2], "four").await, late);
+    });
+}
+
+#[test]
+fn a_request_to_cancel_all_reaches_the_children_that_there_were() {
+    block_on(async {
+        let rig = Rig::new().await;
+        let begin = |payload: &[u8]| BeginCancelChildren {
+            universe: rig.fence.universe,
+            parent: rig.fence.world,
+            request: RequestName {
+                endpoint: "cancel_all",
+                client_request_id: "all".into(),
+                payload: mundi_model::Hash::of(payload),
+            },
+            now_ns: rig.now(),
+        };
+        rig.spawn(2).await;
+        assert_eq!(rig.store.run(&begin(b"")).await.unwrap().output, 3);
+        rig.spawn(1).await;
+        assert_eq!(rig.store.run(&begin(b"")).await.unwrap().output, 3, "not those that were spawned since");
+        assert_eq!(code(rig.store.run(&begin(b"other")).await), Code::UrmRequestConflict);
+    });
+}
+
+/// The time of a child whose executor is gone is debited by what is on record: its start, the end of its lease, and the time of the transaction.
+#[test]
+fn recovery_debits_the_time_of_what_had_started_and_keeps_its_code() {
+    block_on(async {
+        let second_ns = 1_000_000_000;
+        let rig = Rig::new().await;
+        let children = rig.spawn(2).await;
+        let started = rig.started().await;
+        rig.leased().await;
+        let extend = ExtendChildLeases::of(&started, rig.now() + 7 * second_ns);
+        rig.store.run(&extend).await.unwrap();
+        rig.store.clock.advance(Duration::from_secs(3_600));
+        rig.recover(None).await;
+        assert_eq!(rig.token(children[0]).await.spent.duration_secs, Some(7), "until its lease ran out");
+        assert_eq!(rig.token(children[1]).await.spent.duration_secs, None, "it was not started");
+        assert_eq!(rig.total(Lane::DurationSecs).await, 7);
+
+        // The budget has no room: no total changes, and the end says what happened.
+        let rig = Rig::new().await;
+        rig.limit(Lane::DurationSecs, 2).await;
+        let child = rig.spawn(1).await[0];
+        let claim = rig.started().await;
+        rig.store.run(&ExtendChildLeases::of(&claim, rig.now() + 60 * second_ns)).await.unwrap();
+        rig.store.clock.advance(Duration::from_secs(5));
+        assert_eq!(rig.recover(Some(1)).await, [(1, Code::UrmChildTerminatedOnRestart)]);
+        assert_eq!((rig.token(child).await.spent, rig.total(Lane::DurationSecs).await), (Spend::default(), 0));
+    });
+}
+
+#[test]
+fn a_child_that_was_not_started_debits_nothing() {
+    block_on(async {
+        let rig = Rig::new().await;
+        let child = rig.spawn(1).await[0];
+        let (claim, _) = rig.leased().await;
+        let failed = ChildFinish::Failed { code: Code::UrmChildKindInvalid, reason: "no such command".into() };
+        rig.finish(claim, failed, tokens(17)).await.unwrap();
+        assert_eq!((rig.token(child).await.spent, rig.total(Lane::Tokens).await), (Spend::default(), 0));
     });
 }
 
@@ -304,15 +448,15 @@ fn a_cancel_ends_what_has_not_started_and_asks_the_executor_of_what_has() {
         let children = rig.spawn(3).await;
         let started = rig.started().await;
         let (leased, _) = rig.leased().await;
-        assert_eq!(rig.cancel(children[2], "queued").await, CancelRequested::Cancelled);
-        assert_eq!(rig.cancel(children[1], "leased").await, CancelRequested::Cancelled);
+        assert_eq!(rig.cancel(children[2], "queued").await, CancelOutcome::Cancelled);
+        assert_eq!(rig.cancel(children[1], "leased").await, CancelOutcome::Cancelled);
         assert_eq!(code(rig.start(leased).await), Code::UrmChildClaimLost);
         for child in &children[1..] {
             let events = rig.events(*child).await;
             assert_eq!((kinds(&events), events[0].phase), (vec![EventKind::Cancel], Phase::Terminal));
         }
-        assert_eq!(rig.cancel(children[0], "first").await, CancelRequested::Requested);
-        assert_eq!(rig.cancel(children[0], "second").await, CancelRequested::Requested, "the first one counts");
+        assert_eq!(rig.cancel(children[0], "first").await, CancelOutcome::Requested);
+        assert_eq!(rig.cancel(children[0], "second").await, CancelOutcome::Requested, "the first one counts");
         let extend = ExtendChildLeases::of(&started, u64::MAX);
         assert_eq!(rig.store.run(&extend).await.unwrap().output, [LeaseHeld::Cancel]);
         rig.finish(started, ChildFinish::Cancelled, Spend::default()).await.unwrap();
@@ -321,7 +465,7 @@ fn a_cancel_ends_what_has_not_started_and_asks_the_executor_of_what_has() {
         assert!(events[1..].iter().all(|event| event.cancel_request_id.as_deref() == Some("first")));
         assert_eq!(events[2].code.as_deref(), Some("URM_CHILD_CANCELLED"));
         let before = rig.events(children[0]).await.len();
-        assert_eq!(rig.cancel(children[0], "late").await, CancelRequested::AlreadyTerminal);
+        assert_eq!(rig.cancel(children[0], "late").await, CancelOutcome::AlreadyTerminal);
         assert_eq!(rig.events(children[0]).await.len(), before, "nothing is written");
         let cancelled = rig.told().await.iter().filter(|told| told.starts_with("cancelled")).count();
         assert_eq!(cancelled, 3);
@@ -513,7 +657,7 @@ fn an_archived_parent_dispatches_nothing_and_its_children_can_still_end() {
         let (universe, world, now_ns) = (rig.fence.universe, rig.fence.world, rig.now());
         rig.store.run(&ArchiveWorld { universe, world, archived: true, now_ns }).await.unwrap();
         assert_eq!(rig.dispatch(1).await, ChildDispatched::ParentArchived);
-        assert_eq!(rig.cancel(children[1], "archived").await, CancelRequested::Cancelled);
+        assert_eq!(rig.cancel(children[1], "archived").await, CancelOutcome::Cancelled);
         rig.pass(claim).await.unwrap();
     });
 }

@@ -15,10 +15,16 @@ use serde_json::{Map, Value, json};
 
 #[derive(Subcommand)]
 pub(crate) enum ChildCommand {
-    /// Cancels a child; one that has ended stays as it is.
+    /// Cancels a child, or all of a world; one that has ended stays as it is.
     Cancel {
         #[command(flatten)]
-        of: Child,
+        of: World,
+        /// As `mundi world child list` prints it.
+        #[arg(required_unless_present = "all")]
+        child: Option<String>,
+        /// Cancels all children of the world that have not ended.
+        #[arg(long, conflicts_with = "child")]
+        all: bool,
         /// Sent again under this name, the request is recognized; it becomes the `cancel_request_id` of the events.
         #[arg(long, value_name = "NAME")]
         client_request_id: Option<String>,
@@ -57,11 +63,12 @@ pub(crate) struct Child {
 pub(crate) struct Spawn {
     #[command(flatten)]
     of: World,
-    /// `process`, `external`, or `external.` and a name of your own.
+    /// `process`, `world`, `agent`, `external`, or `external.` and a name of your own.
     kind: String,
-    /// Parameters of the kind: JSON, or a text.
+    /// Parameters of the kind: JSON; anything else is sent as a string.
+    #[arg(allow_negative_numbers = true)]
     params: Option<String>,
-    /// What the child may spend, such as `tokens=1000`; once for each lane.
+    /// A limit of the child, such as `tokens=1000`; once for each lane.
     #[arg(long = "budget", value_name = "LANE=NUMBER")]
     budget: Vec<String>,
     /// Sent again under this name, the request returns the same child.
@@ -72,9 +79,10 @@ pub(crate) struct Spawn {
 impl ChildCommand {
     pub(super) async fn run(self, out: Out) -> Outcome {
         match self {
-            Self::Cancel { of, client_request_id } => {
+            Self::Cancel { of, child, all: _, client_request_id } => {
+                let child = child.map(|child| format!("/{}", escape(&child))).unwrap_or_default();
                 let body = with_name(json!({}), client_request_id);
-                out.object(&of.of.post(&of.path("/cancel"), &body).await?)
+                out.object(&of.post(&format!("/children{child}/cancel"), &body).await?)
             }
             Self::Describe(of) => out.object(&of.of.get(&of.path("")).await?),
             Self::Events { of, from } => of.events(from, out).await,

@@ -35,7 +35,7 @@ use mundi_model::{
     limits,
 };
 use mundi_runtime::{Plane, control::ClientRequest};
-use mundi_store::protocol::Page;
+use mundi_store::protocol::{CancelRequested, Page};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use utoipa::{IntoParams, ToSchema};
@@ -98,6 +98,8 @@ pub(super) struct Child {
     /// The world that runs it, of kind `world`, once it has started.
     #[serde(skip_serializing_if = "Option::is_none")]
     child_world: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    child_world_name: Option<String>,
     parent_session_id: String,
     parent_stream_id: String,
     /// The height of the record that spawned it.
@@ -127,12 +129,23 @@ pub(super) struct Child {
     cancel_request_id: Option<String>,
 }
 
+impl NamesWorld for Child {
+    fn world(&self) -> Option<&str> {
+        self.child_world.as_deref()
+    }
+
+    fn set_name(&mut self, name: String) {
+        self.child_world_name = Some(name);
+    }
+}
+
 impl From<DispatchToken> for Child {
     fn from(token: DispatchToken) -> Self {
         let end = token.end.as_ref();
         let params = json::payload(&token.params);
         Self {
             child_world: token.world().map(|world| world.to_string()),
+            child_world_name: None,
             child_id: token.child.to_string(),
             kind: token.kind,
             label: token.label,
@@ -179,7 +192,8 @@ pub(super) async fn list(
     let items_max = limit(params.limit)?;
     let items = universe.ops().children(world, params.after, items_max).await?;
     let next = items.last().map(|token| token.queue_seq).filter(|_| items.len() == items_max);
-    Ok(ListPage::of(Page { items, next }, Child::from))
+    let Json(page) = ListPage::of(Page { items, next }, Child::from);
+    Ok(Json(ListPage { items: with_names(&universe, page.items).await?, ..page }))
 }
 
 /// One child.
@@ -190,7 +204,7 @@ pub(super) async fn list(
 pub(super) async fn describe(
     ChildScope { universe, world, child, .. }: ChildScope<READ>,
 ) -> Result<Json<Child>, Problem> {
-    Ok(Json(universe.ops().child(world, child).await?.into()))
+    Ok(Json(with_name(&universe, universe.ops().child(world, child).await?.into()).await?))
 }
 
 /// A child to be spawned.
@@ -278,7 +292,9 @@ pub(super) struct CancelForm {
 pub(super) struct Cancelled {
     /// `cancelled`, `requested` (its executor stops it) or `already_terminal`.
     outcome: &'static str,
-    cancel_request_id: String,
+    /// Of the request on record, which is the first one that found the child not terminal. Absent if there was none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cancel_request_id: Option<String>,
 }
 
 /// Cancels a child. One that has ended stays as it is.
@@ -298,8 +314,31 @@ pub(super) async fn cancel(
         given = Some(format!("cancel:{child}:{}", universe.ops().child(world, child).await?.events));
     }
     let request = request_of(&universe, &headers, given, &payload)?;
-    let outcome = universe.ops().child_cancel(world, child, &request).await?.as_str();
-    Ok(Json(Cancelled { outcome, cancel_request_id: request.client_request_id }))
+    let CancelRequested { outcome, cancel_request_id } = universe.ops().child_cancel(world, child, &request).await?;
+    Ok(Json(Cancelled { outcome: outcome.as_str(), cancel_request_id }))
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct CancelledAll {
+    /// How many children the request reached: each was cancelled, or its executor stops it.
+    children: u64,
+    /// The `cancel_request_id` of each of them is this, a colon and the id of the child.
+    client_request_id: String,
+}
+
+/// Cancels all children of a world that have not ended. The same request again reaches the same children, and none that was spawned since.
+#[utoipa::path(
+    post, path = "/v1/u/{universe}/worlds/{world}/children/cancel", operation_id = "children_cancel_all",
+    tag = "children", request_body = CancelForm, responses((status = 200, body = CancelledAll)),
+)]
+pub(super) async fn cancel_all(
+    WorldScope { universe, world, .. }: WorldScope<ADMIN>,
+    headers: HeaderMap,
+    JsonBody(form): JsonBody<CancelForm>,
+) -> Result<Json<CancelledAll>, Problem> {
+    let request = request_of(&universe, &headers, form.client_request_id, &serde_json::Value::Null)?;
+    let children = universe.ops().children_cancel_requested(world, &request).await?;
+    Ok(Json(CancelledAll { children, client_request_id: request.client_request_id }))
 }
 
 /// A lane of a world's budget.

@@ -3,9 +3,9 @@
 //! Guarantees: a child that waits or is only leased is terminal with this transaction: `WORKER_CANCEL` is its last event, and no executor
 //! starts it. A child that has started gets the event `WORKER_CANCEL` and stays active until its executor has stopped it; its terminal
 //! event names the same `cancel_request_id` and comes after. A child of kind `world` has no executor: it ends at once, with both events, is debited for
-//! its time, and its world gets a message.
+//! its time, and its world gets a message; if the budget has no room for that time, its end says so and is still the end of this request.
 //! A child that is terminal is left as it is, and no event is written. The first request counts; later ones learn its id.
-//! Unknown commit: run again; a token that has this very request was changed by an earlier run.
+//! Unknown commit: run again; a token that has this very request was changed by an earlier run, and says how the child ended, if it did.
 
 use super::{
     ChildError, RequestName,
@@ -35,30 +35,53 @@ pub struct CancelChild {
     pub now_ns: u64,
 }
 
+/// What became of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CancelRequested {
+pub struct CancelRequested {
+    pub outcome: CancelOutcome,
+    /// Of the request on record: the first one that found the child not terminal. None if there was none.
+    pub cancel_request_id: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CancelOutcome {
     /// It ended with this request.
     Cancelled,
     /// It has started: its executor stops it.
     Requested,
-    /// It was terminal before. Nothing was written.
+    /// It was terminal before, or ended otherwise before the request was answered.
     AlreadyTerminal,
 }
 
-impl CancelRequested {
-    fn of_answer(answer: &str) -> Self {
-        match answer {
-            "cancelled" => Self::Cancelled,
-            "requested" => Self::Requested,
-            _ => Self::AlreadyTerminal,
-        }
-    }
+impl CancelOutcome {
+    const ALL: [Self; 3] = [Self::Cancelled, Self::Requested, Self::AlreadyTerminal];
 
-    pub const fn as_str(&self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Cancelled => "cancelled",
             Self::Requested => "requested",
             Self::AlreadyTerminal => "already_terminal",
+        }
+    }
+}
+
+impl CancelRequested {
+    fn new(outcome: CancelOutcome, token: &DispatchToken) -> Self {
+        Self { outcome, cancel_request_id: token.cancel_request_id.clone() }
+    }
+
+    /// As a request is remembered: the outcome, and the id behind a colon.
+    fn answer(&self) -> String {
+        let id = self.cancel_request_id.as_ref().map(|id| format!(":{id}"));
+        format!("{}{}", self.outcome.as_str(), id.unwrap_or_default())
+    }
+
+    fn of_answer(answer: &str) -> Self {
+        let (outcome, id) = answer.split_once(':').map_or((answer, None), |(outcome, id)| (outcome, Some(id)));
+        let outcome = CancelOutcome::ALL.into_iter().find(|known| known.as_str() == outcome);
+        Self {
+            outcome: outcome.unwrap_or(CancelOutcome::AlreadyTerminal),
+            cancel_request_id: id.map(str::to_owned),
         }
     }
 }
@@ -82,7 +105,7 @@ impl Protocol for CancelChild {
         let id = &self.cancel_request_id;
         let done = cancel(tx, &parent, token, &id[..id.floor_char_boundary(limits::NAME_BYTES_MAX)]).await?;
         if let Some(request) = &self.request {
-            request.remember(tx, place, done.as_str(), self.now_ns)?;
+            request.remember(tx, place, &done.answer(), self.now_ns)?;
         }
         Ok(done)
     }
@@ -113,13 +136,18 @@ async fn cancel<T: Transaction>(
     mut token: DispatchToken,
     id: &str,
 ) -> Result<CancelRequested, StoreError> {
-    let was_this = token.cancel_request_id.as_deref() == Some(id);
-    match token.phase {
-        Phase::Terminal if was_this => return Ok(CancelRequested::Cancelled),
-        Phase::Terminal => return Ok(CancelRequested::AlreadyTerminal),
-        Phase::Started if token.cancel_request_id.is_some() => {
+    let answer = CancelRequested::new;
+    match (token.phase, &token.end) {
+        (Phase::Terminal, end) => {
+            let is_cancelled = end.as_ref().is_some_and(|end| end.outcome == ChildOutcome::Cancelled);
+            return Ok(match is_cancelled && token.cancel_request_id.as_deref() == Some(id) {
+                true => answer(CancelOutcome::Cancelled, &token),
+                false => answer(CancelOutcome::AlreadyTerminal, &token),
+            });
+        }
+        (Phase::Started, _) if token.cancel_request_id.is_some() => {
             parent.write_token(tx, &token)?;
-            return Ok(CancelRequested::Requested);
+            return Ok(answer(CancelOutcome::Requested, &token));
         }
         _ => token.cancel_request_id = Some(id.to_owned()),
     }
@@ -128,8 +156,8 @@ async fn cancel<T: Transaction>(
     let has_executor = state.active(token.child).is_some_and(|active| active.lease.deadline_ns.is_some());
     if !is_started {
         leave_queue(&mut state, &token);
-        parent.end(tx, &mut state, token, &ended_unstarted()).await?;
-        return Ok(CancelRequested::Cancelled);
+        let token = parent.end(tx, &mut state, token, &ended_unstarted()).await?;
+        return Ok(answer(CancelOutcome::Cancelled, &token));
     }
     let detail = Detail { is_of_cancel: true, ..Detail::default() };
     let event = append(&mut token, EventKind::Cancel, Phase::Started, &detail, parent.now_ns);
@@ -138,14 +166,14 @@ async fn cancel<T: Transaction>(
         let spent = Spend::default().lasting(token.started_at_ns.unwrap_or(parent.now_ns), parent.now_ns);
         let end = match debit(tx, parent, &mut token, spent).await? {
             None => End::cancelled(),
-            Some(lane) => exceeded(lane),
+            Some(lane) => exceeded(lane, &token),
         };
         if !planted(Mutant::ChildWorldUntold) {
             parent.tell_cancel(tx, &token).await?;
         }
         leave(&mut state, token.child);
-        parent.end(tx, &mut state, token, &end).await?;
-        return Ok(CancelRequested::Cancelled);
+        let token = parent.end(tx, &mut state, token, &end).await?;
+        return Ok(answer(CancelOutcome::Cancelled, &token));
     }
     for active in state.active.iter_mut().filter(|active| active.child == token.child) {
         active.cancel = true;
@@ -153,7 +181,7 @@ async fn cancel<T: Transaction>(
     parent.write_token(tx, &token)?;
     parent.write_state(tx, &state)?;
     queue_notify::bump(tx, parent.universe, CHILD_SPAWN)?; // its executor watches it
-    Ok(CancelRequested::Requested)
+    Ok(answer(CancelOutcome::Requested, &token))
 }
 
 /// `WORKER_CANCEL` itself is the terminal event.
@@ -167,5 +195,20 @@ pub(super) fn leave_queue(state: &mut ChildState, token: &DispatchToken) {
     match token.phase {
         Phase::Queued => state.queued = state.queued.saturating_sub(1),
         _ => leave(state, token.child),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_that_comes_again_learns_what_was_answered() {
+        for outcome in CancelOutcome::ALL {
+            for id in [None, Some("stop"), Some("cancel:c_1:2")] {
+                let done = CancelRequested { outcome, cancel_request_id: id.map(str::to_owned) };
+                assert_eq!(CancelRequested::of_answer(&done.answer()), done);
+            }
+        }
     }
 }

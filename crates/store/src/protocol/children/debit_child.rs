@@ -59,7 +59,8 @@ impl Protocol for DebitChild {
             None => parent.write_token(tx, &token).map(|()| Debited::Accepted),
             Some(lane) => {
                 leave(&mut state, token.child);
-                parent.end(tx, &mut state, token, &exceeded(lane)).await?;
+                let end = exceeded(lane, &token);
+                parent.end(tx, &mut state, token, &end).await?;
                 Ok(Debited::Exceeded(lane))
             }
         }
@@ -77,8 +78,9 @@ impl DebitChild {
     }
 }
 
-pub(super) fn exceeded(lane: Lane) -> End {
-    End::failed(Code::UrmChildBudgetExceeded, format!("budget_exceeded:{}", lane.as_str()))
+/// The end of a child for which a lane has no room. After a cancel request it is of that request's lineage.
+pub(super) fn exceeded(lane: Lane, token: &DispatchToken) -> End {
+    End::failed(Code::UrmChildBudgetExceeded, format!("budget_exceeded:{}", lane.as_str())).after_cancel_of(token)
 }
 
 /// Adds what is new of `spent` to the totals, all lanes or none. Says which lane has no room.

@@ -64,7 +64,7 @@ impl Protocol for EndWorldChild {
         let spent = self.spent.lasting(token.started_at_ns.unwrap_or(self.now_ns), self.now_ns);
         let end = match debit(tx, &parent, &mut token, spent).await? {
             None => plan(&self.finish, &token),
-            Some(lane) => exceeded(lane),
+            Some(lane) => exceeded(lane, &token),
         };
         leave(&mut state, child);
         let token = parent.end(tx, &mut state, token, &End { finished_by: ended_by, ..end }).await?;

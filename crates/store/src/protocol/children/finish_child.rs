@@ -2,7 +2,7 @@
 //!
 //! Guarantees: phase, event, totals and the parent's receipt are one transaction, which commits only while the executor holds the lease and the
 //! child is started; a leased child may only fail, because its executor cannot run it. So a child ends once, and an executor that was replaced ends nothing. What is left to debit is debited with it; if it
-//! does not fit, the child ends with `URM_CHILD_BUDGET_EXCEEDED` whatever it returned.
+//! does not fit, the child ends with `URM_CHILD_BUDGET_EXCEEDED` whatever it returned, in the lineage of a cancel request if there is one. A child that was not started debits nothing.
 //! Unknown commit: run again; a claim that is gone while the token says that this very lease ended it means that the first run was applied.
 
 use super::{
@@ -66,9 +66,11 @@ impl Protocol for FinishChild {
         if token.phase != Phase::Started && !is_refused {
             return Err(ChildError::ClaimLost(self.claim.child).into());
         }
-        let end = match debit(tx, &parent, &mut token, self.spent).await? {
+        // A child that was not started can have used nothing, whatever its executor says.
+        let spent = if token.phase == Phase::Started { self.spent } else { Spend::default() };
+        let end = match debit(tx, &parent, &mut token, spent).await? {
             None => plan(&self.finish, &token),
-            Some(lane) => exceeded(lane),
+            Some(lane) => exceeded(lane, &token),
         };
         let end = End { finished_by: Some(self.claim.token), ..end };
         leave(&mut state, token.child);

@@ -4,6 +4,7 @@
 //! the parent's inbox item together (`transition`), and checks the lease of the executor.
 
 pub(in crate::protocol) mod cancel_child;
+mod cancel_children;
 mod carry_children;
 mod child_error;
 mod debit_child;
@@ -22,7 +23,8 @@ mod start_child;
 mod start_world_child;
 mod transition;
 
-pub use cancel_child::{CancelChild, CancelRequested};
+pub use cancel_child::{CancelChild, CancelOutcome, CancelRequested};
+pub use cancel_children::BeginCancelChildren;
 pub use carry_children::{CarriedChild, CarriedChildren, ReadCarried, ReadEnded};
 pub use child_error::ChildError;
 pub use debit_child::{DebitChild, Debited};

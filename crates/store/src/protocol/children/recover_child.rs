@@ -4,14 +4,19 @@
 //! `dispatch_seq` ends: with `URM_CHILD_TERMINATED_ON_RESTART` if its token says that it started, else with the reason `lease_orphaned` and
 //! `URM_SCHEDULER_LEASE_ORPHANED`. Nothing is dispatched again. Queued children stay queued. A lease without an end is not touched.
 //! A cancel request that the executor did not live to answer is part of the end's lineage.
+//! A child that started is debited for its time until its lease ran out, or until this transaction if that is earlier: longer it cannot have run. If the
+//! budget has no room for that, no total changes, and the end keeps its code.
 //! Unknown commit: run again; a child that was recovered is not active any more, and the next one is looked at.
 
-use super::transition::{End, Parent, leave};
+use super::{
+    debit_child::debit,
+    transition::{End, Parent, leave},
+};
 use crate::{OnUnknown, Protocol, StoreError, keyspace::child_state::ActiveChild};
 use mundi_engine::Transaction;
 use mundi_model::{
     Code, UniverseId, WorkerId, WorldId,
-    child::{ChildId, ChildOutcome, DispatchToken, Phase},
+    child::{ChildId, DispatchToken, Phase, Spend},
     mutants::{Mutant, planted},
 };
 
@@ -44,13 +49,16 @@ impl Protocol for RecoverChild {
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Option<Recovered>, StoreError> {
         let parent = Parent { universe: self.universe, world: self.parent, now_ns: self.now_ns };
         let mut state = parent.state(tx).await?;
-        let Some(ActiveChild { dispatch_seq, child, .. }) = self.first(&state.active).cloned() else { return Ok(None) };
-        let token = parent.token(tx, child).await?;
+        let Some(active) = self.first(&state.active).cloned() else { return Ok(None) };
+        let ActiveChild { dispatch_seq, child, .. } = active;
+        let mut token = parent.token(tx, child).await?;
         if token.dispatch_seq != Some(dispatch_seq) {
             let reason =
                 format!("{child} is active under the dispatch number {dispatch_seq}, and its token says another");
             return Err(parent.violation(Code::UrmSchedulerReplayOrderInvalid, reason));
         }
+        let spent = lasted(&token, &active, self.now_ns);
+        debit(tx, &parent, &mut token, spent).await?;
         let ((end, code), kind) = (plan(&token), token.kind.clone());
         leave(&mut state, child);
         parent.end(tx, &mut state, token, &end).await?;
@@ -79,12 +87,19 @@ fn plan(token: &DispatchToken) -> (End, Code) {
         true => (Code::UrmChildTerminatedOnRestart, "terminated_on_restart"),
         false => (Code::UrmSchedulerLeaseOrphaned, "lease_orphaned"),
     };
-    let mut end = End::failed(code, reason);
-    if token.cancel_request_id.is_some() {
-        (end.outcome, end.detail.is_of_cancel) = (ChildOutcome::Cancelled, true);
-    }
     debug_assert_ne!(token.phase, Phase::Terminal);
-    (end, code)
+    (End::failed(code, reason).after_cancel_of(token), code)
+}
+
+/// How long a child can have run at most. It was started at a recorded time, and its executor stops it when the lease runs out.
+fn lasted(token: &DispatchToken, active: &ActiveChild, now_ns: u64) -> Spend {
+    match token.started_at_ns.filter(|_| token.phase == Phase::Started) {
+        Some(started_at_ns) => {
+            let until_ns = active.lease.deadline_ns.map_or(now_ns, |deadline_ns| deadline_ns.min(now_ns));
+            Spend::default().lasting(started_at_ns, until_ns)
+        }
+        None => Spend::default(),
+    }
 }
 
 #[cfg(test)]
@@ -101,6 +116,19 @@ mod tests {
         let mut cancelled = token(Phase::Started);
         cancelled.cancel_request_id = Some("r".into());
         assert!(plan(&cancelled).0.detail.is_of_cancel);
+    }
+
+    #[test]
+    fn a_child_ran_until_its_lease_ended_or_was_found_ended() {
+        let second_ns = 1_000_000_000;
+        let lease = ChildLease { worker: WorkerId::new(1).unwrap(), token: [0; 16], deadline_ns: Some(9 * second_ns) };
+        let mut started = token(Phase::Started);
+        started.started_at_ns = Some(2 * second_ns);
+        let active =
+            ActiveChild { dispatch_seq: 1, child: started.child, lease, phase: Phase::Started, cancel: false };
+        let secs = |token: &DispatchToken, now| lasted(token, &active, now * second_ns).duration_secs;
+        assert_eq!([secs(&started, 5), secs(&started, 9), secs(&started, 99)], [Some(3), Some(7), Some(7)]);
+        assert_eq!(secs(&token(Phase::Leased), 99), None, "it did not run");
     }
 
     proptest! {

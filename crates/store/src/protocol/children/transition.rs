@@ -73,7 +73,8 @@ pub(super) fn append(
         cancel_request_id: token.cancel_request_id.clone().filter(|_| detail.is_of_cancel),
     };
     token.events += 1;
-    token.phase = phase;
+    let is_lowered = planted(Mutant::PhaseLowered) && kind == EventKind::Cancel && phase == Phase::Started;
+    token.phase = if is_lowered { Phase::Leased } else { phase };
     event
 }
 
@@ -104,6 +105,15 @@ impl End {
         let mut end = Self::failed(Code::UrmChildCancelled, "cancelled");
         (end.outcome, end.detail.is_of_cancel) = (ChildOutcome::Cancelled, true);
         end
+    }
+
+    /// The same end, in the lineage of the token's cancel request if there is one: a child that was to be cancelled and did not pass is
+    /// cancelled, whatever code says how it ended.
+    pub(super) fn after_cancel_of(mut self, token: &DispatchToken) -> Self {
+        if token.cancel_request_id.is_some() {
+            (self.outcome, self.detail.is_of_cancel) = (ChildOutcome::Cancelled, true);
+        }
+        self
     }
 
     /// Ends the token. The receipt is for the parent.
