@@ -90,7 +90,7 @@ pub const EFFECT_BACKOFF_MS_MAX: u64 = 24 * 60 * 60 * 1_000;
 pub const EFFECT_TIMEOUT_MS_MAX: u64 = 24 * 60 * 60 * 1_000;
 
 /// Attempts to deliver a timer or a delayed event before it becomes a dead letter: with the waits
-/// below, about a quarter of an hour.
+/// below, a little more than ten minutes.
 pub const DELIVERY_ATTEMPTS_MAX: u32 = 20;
 
 /// The wait after the first failed delivery; it doubles with each.
@@ -720,6 +720,9 @@ pub const CHILD_PARENTS_PAGE: usize = 256;
 
 /// Queued children that a dispatch looks at to find the first one: those that were cancelled while they waited lie between.
 pub const CHILD_QUEUE_SCAN_MAX: usize = 256;
+
+/// Calls to the outside that are told with the end of a child, the newest of them: they stand in one inbox item beside how it ended.
+pub const CHILD_CALLS_MAX: usize = 64;
 
 /// Times that an agent asks its model: one that never comes to an end is stopped.
 pub const AGENT_ROUNDS_MAX: u64 = 64;

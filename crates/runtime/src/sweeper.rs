@@ -138,7 +138,8 @@ impl<E: Engine> Sweeper<E> {
             metrics.add(Metric::SweepBytesRemoved, report.removed_bytes);
             metrics.add(Metric::SweepSegmentsRemoved, report.segments as u64);
         }
-        metrics.set(Metric::UnreachableBytes, report.unreachable_bytes - report.removed_bytes);
+        let gone_bytes = if report.dry_run { 0 } else { report.removed_bytes };
+        metrics.set(Metric::UnreachableBytes, report.unreachable_bytes.saturating_sub(gone_bytes));
         tracing::info!(
             universe = %self.config.universe,
             worlds = report.worlds,

@@ -76,6 +76,13 @@ impl Default for Policy {
 }
 
 impl Policy {
+    /// This one for messages that somebody was told will arrive. Attempts and waits are those of timers, and a message of one client that cannot be
+    /// delivered ends nobody's shell; the rest is kept.
+    pub fn for_deliveries(self) -> Self {
+        let Self { requeue_attempts_max, batch_max, idle_ms_max, .. } = self;
+        Self { requeue_attempts_max, batch_max, idle_ms_max, ..Self::of_deliveries() }
+    }
+
     /// For messages that somebody was told will arrive: tried for as long as timers are.
     pub fn of_deliveries() -> Self {
         Self {

@@ -73,7 +73,7 @@ fn any_number_of_deliveries_that_are_tried_again_holds_up_none() {
     assert!(done.lock().iter().any(|done| done == "fine"), "{} others", done.lock().len());
 }
 
-/// Document 003: the caller decides whether a worker stops or escalates. The message is a dead letter in any case.
+/// The policy decides whether a worker stops or escalates. The message is a dead letter in any case.
 #[test]
 fn a_shell_goes_on_stops_or_escalates_after_a_non_retryable_failure() {
     let ended = |on_non_retryable: OnNonRetryable| {
@@ -135,6 +135,15 @@ fn each_knob_of_the_policy_is_kept() {
         rig.executor.polls() - polls
     };
     assert!(rests(1_000) > rests(60_000), "it looks at least so often");
+    // The engine refuses three transactions when the message is done, the one that acknowledges it among them.
+    let done = |requeue_attempts_max: u32| {
+        let rig = Rig::new(1);
+        let (_stop, done, _) = start_with(&rig, Report::new(), Policy { requeue_attempts_max, ..Policy::default() });
+        send(&rig, &[(0, "refused")]);
+        rig.executor.run_for(SECOND * 5);
+        done.lock().len()
+    };
+    assert_eq!((done(4), done(3)), (1, 2), "given up too early, it is left to the end of its claim and done again");
 }
 
 #[test]

@@ -44,6 +44,12 @@ impl Handler for Obedient {
             "busy" => fail(Code::EngineBusy),
             "conflict" => fail(Code::TransactionConflict),
             "wrong" => fail(Code::CommandInvalid),
+            "refused" => {
+                if self.done.lock().len() == 1 {
+                    self.plane.engine.refuse(3);
+                }
+                Ok(())
+            }
             "slow" => {
                 self.plane.clock.sleep(SECOND * 3).await;
                 Ok(())
