@@ -33,7 +33,17 @@ from .kinds import (
     WorldFork,
 )
 from .children import Budget, ChildEvent, child_spec
-from .functions import Ask, Ctx, Durable, FunctionCancelled, FunctionDiverged, FunctionError, durable, durable_program
+from .functions import (
+    Ask,
+    Ctx,
+    Durable,
+    FunctionCancelled,
+    FunctionDiverged,
+    FunctionError,
+    durable,
+    durable_program,
+    function_status,
+)
 from .pools import Lease, PoolResult, Wish
 
 __all__ = [

@@ -6,6 +6,7 @@ instances without running code.
     $fn/l/FUNCTION/KEY/NNNNNN      its log: 000000 is its input, the others are awaits by their number
     $fn/p/FUNCTION/KEY/NNNNNN      pages of its log: awaits that have ended, which are read together
     $fn/e/EVENT/FUNCTION/KEY/RUN.N an await of an event that is not addressed to one instance
+    $fn/o/FUNCTION/KEY/RUN.N       an effect that was let go and is tried again without its function: its row
     $fn/d/NNNNNNNNNNNN             instances that have ended, in that order
 
 The cell of an instance is a map whose fields are those of the TypeScript SDK's function-cells.ts; a field that would be None is not
@@ -41,7 +42,9 @@ SIGNALS_BYTES_MAX = 256 << 10
 STATUS_BYTES_MAX = 64 << 10
 """What an instance says about itself."""
 WAITERS_MAX = 1000
-"""Awaits of one event without a key that a step wakes."""
+"""Awaits of one event without a key that a step looks at."""
+WOKEN_MAX = 250
+"""Those of them that it wakes: each may ask for something, and a step has 256 outputs."""
 CALLERS_MAX = 100
 """Callers that wait for one instance."""
 _WAITS_SHOWN_MAX = 16
@@ -100,6 +103,10 @@ def _log_prefix(instance: str) -> str:
 
 def _page_prefix(instance: str) -> str:
     return f"{PREFIX}p/{instance}/"
+
+
+def _detached_key(label: Named) -> str:
+    return f"{PREFIX}o/{label.instance}/{label.run}.{label.number}"
 
 
 def log_key(instance: str, number: int) -> str:
@@ -195,6 +202,18 @@ class Cells:
         for number, _ in ended:
             del log.tail[number]
             self.world.delete(log_key(instance, number))
+
+    def put_detached(self, label: Named, entry: Entry) -> None:
+        """Keeps an effect that is tried again without its function, which has ended or started over."""
+        self.world.put_bytes(_detached_key(label), cbor.encode(_write_cell(entry)[1]))
+
+    def detached(self, label: Named) -> Optional[Entry]:
+        """The effect that a label names, if it is tried again without its function."""
+        found = self.world.get_bytes(_detached_key(label))
+        return None if found is None else _read_cell(found)[0]
+
+    def forget_detached(self, label: Named) -> None:
+        self.world.delete(_detached_key(label))
 
     def delete_log(self, head: Head) -> None:
         for prefix in (_page_prefix, _log_prefix):

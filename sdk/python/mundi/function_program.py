@@ -18,6 +18,7 @@ from .function_cells import (
     STATUS_BYTES_MAX,
     VALUE_BYTES_MAX,
     WAITERS_MAX,
+    WOKEN_MAX,
     Cells,
     Entry,
     Head,
@@ -75,8 +76,10 @@ class Functions:
             return
         if isinstance(cause, Named):
             taken_by = step.event(cause)
-            if self._handlers is None and event.origin.wants_reply:
+            if (taken_by or self._handlers is None) and event.origin.wants_reply:
                 world.reply(event.seq, {"taken_by": taken_by})
+            if taken_by:
+                return
         elif isinstance(cause, (Receipt, Timer)) and (label := of_label(cause.label)) is not None:
             if isinstance(cause, Receipt):
                 step.receipt(label, cause)
@@ -166,7 +169,7 @@ class Instances:
             message = f"the program has no durable function `{head['function']}`"
             self._stand(head, run, {"code": "FUNCTION_DIVERGED", "message": message, "await": 0})
             return
-        run.execute(self._code(code))
+        run.execute(self._code(code), code.__globals__)
         if run.diverged:
             error = {"code": run.diverged.code, "message": run.diverged.message, "await": run.diverged.number}
             self._stand(head, run, error)
@@ -260,6 +263,7 @@ class Instances:
     def receipt(self, label: Label, cause: Receipt) -> None:
         found = self._find(label)
         if found is None:
+            self._detached_receipt(label, cause)
             return
         head, entry = found
         name = label_of(head, entry[NUMBER])
@@ -269,8 +273,8 @@ class Instances:
             self._resolve(head, entry, *_failed_call(entry, cause.value))
             return
         error = cause.error
-        if entry[RETRY] is not None and attempts <= entry[RETRY][0] and error.code not in _FINAL:
-            self._world.set_timer_in_ms(f"{name}/retry", min(_RETRY_MS * 2 ** (attempts - 1), _RETRY_MS_MAX))
+        if _may_retry(entry, error.code):
+            self._world.set_timer_in_ms(f"{name}/retry", _wait_ms(attempts))
             self._cells.put_entry(head, entry)
             return
         self._world.cancel_timer(f"{name}/timeout")
@@ -287,6 +291,7 @@ class Instances:
             return
         found = self._find(label)
         if found is None:
+            self._detached_timer(label)
             return
         head, entry = found
         name = label_of(head, entry[NUMBER])
@@ -303,6 +308,32 @@ class Instances:
         else:
             self._resolve(head, entry, "ok", None)
 
+    def _detached_receipt(self, label: Label, cause: Receipt) -> None:
+        """The receipt of an effect that a function let go, and that is tried again without it."""
+        entry = self._cells.detached(label)
+        if entry is None:
+            return
+        name = f"$fn/{label.instance}/{label.run}.{label.number}"
+        if not cause.ok and _may_retry(entry, cause.error.code):
+            self._world.set_timer_in_ms(f"{name}/retry", _wait_ms(entry[ATTEMPTS] or 1))
+            return
+        self._world.cancel_timer(f"{name}/timeout")
+        self._cells.forget_detached(label)
+
+    def _detached_timer(self, label: Label) -> None:
+        entry = self._cells.detached(label)
+        if entry is None:
+            return
+        name = f"$fn/{label.instance}/{label.run}.{label.number}"
+        if label.part == "retry":
+            self._world.emit(entry[NAMED], entry[RETRY][1], name)
+            entry[ATTEMPTS] = (entry[ATTEMPTS] or 1) + 1
+            self._cells.put_detached(label, entry)
+            return
+        self._world.cancel(name)
+        self._world.cancel_timer(f"{name}/retry")
+        self._cells.forget_detached(label)
+
     def event(self, cause: Named) -> list[str]:
         """An event that starts no function. Says which instances took it."""
         addressed = [] if cause.key is None else self._running(cause.key)
@@ -316,9 +347,13 @@ class Instances:
         if waiters and self._world.scan(prefix, waiters[-1][0], 1):
             message = f"more than {WAITERS_MAX} awaits wait for `{cause.schema}`: send it with the key of an instance"
             raise FunctionError("FUNCTIONS_FULL", message)
-        for waiter, wanted in waiters:
+        woken = [waiter for waiter, wanted in waiters if matches(cause.value, wanted)]
+        if len(woken) > WOKEN_MAX:
+            message = f"more than {WOKEN_MAX} awaits would take this `{cause.schema}`: send it with the key of an instance"
+            raise FunctionError("FUNCTIONS_FULL", message)
+        for waiter in woken:
             label = of_label(f"$fn/{waiter[len(prefix):]}")
-            found = self._find(label) if label is not None and matches(cause.value, wanted) else None
+            found = self._find(label) if label is not None else None
             if found is None:
                 continue
             head, entry = found
@@ -356,8 +391,12 @@ class Instances:
 
     def command(self, command: Any) -> None:
         """{"cancel": "order/17", "reason": ...}, {"pause": ...}, {"resume": ...} or {"resolve": ..., "await": 3, "ok": ...}, with `error` in
-        place of `ok` for a failure: what an operator asks for."""
+        place of `ok` for a failure: what an operator asks for. And {"check": ["order/17", ...]}: which of these would diverge on this
+        program, which a rehearsal asks."""
         given = command if isinstance(command, dict) else {}
+        if isinstance(given.get("check"), list):
+            self._answer_check([str(name) for name in given["check"]])
+            return
         verb = next((verb for verb in ("cancel", "pause", "resume", "resolve") if verb in given), None)
         head = self._cells.head(str(given[verb])) if verb is not None else None
         if verb is None or head is None:
@@ -401,18 +440,8 @@ class Instances:
         for head in self._cells.heads():
             if "ended_ns" in head:
                 continue
-            if head["format"] != 2:
-                why = "it is on record in another format: let it end on the program that it runs on"
-                diverged.append(f"{instance_of(head)}: {why}")
-                continue
-            code = self._functions.get(head["function"])
-            run = Run(self._world, self._cells, dict(head), self._cells.log(head), self._rules, True)
-            if code is None:
-                diverged.append(f"{instance_of(head)}: the program has no function `{head['function']}`")
-            elif head["ran"] > 0:
-                run.execute(self._code(code))
-            if run.diverged:
-                diverged.append(f"{instance_of(head)}: {run.diverged.message}")
+            if (differs := self._would_diverge(head)) is not None:
+                diverged.append(f"{instance_of(head)}: {differs[1]}")
             elif head["state"] == "diverged":
                 standing.append(head)
         if diverged:
@@ -420,6 +449,37 @@ class Instances:
             raise FunctionError("FUNCTION_DIVERGED", f"{len(diverged)} instances would diverge: {shown}")
         for head in standing:
             self._advance(head, self._cells.log(head))
+
+    def _would_diverge(self, head: Head) -> Optional[tuple[int, str]]:
+        """At which await an instance would go another way than is on record, and how."""
+        if head["format"] != 2:
+            return 0, "it is on record in another format: let it end on the program that it runs on"
+        code = self._functions.get(head["function"])
+        if code is None:
+            return 0, f"the program has no function `{head['function']}`"
+        run = Run(self._world, self._cells, dict(head), self._cells.log(head), self._rules, True)
+        if head["ran"] > 0:
+            run.execute(self._code(code), code.__globals__)
+        return (run.diverged.number, run.diverged.message) if run.diverged else None
+
+    def _answer_check(self, names: list[str]) -> None:
+        diverged = []
+        for name in names:
+            head = self._cells.head(name)
+            differs = self._would_diverge(head) if head is not None and "ended_ns" not in head else None
+            if differs is not None:
+                diverged.append({"instance": name, "await": differs[0], "message": differs[1]})
+        if self._given.origin.wants_reply:
+            self._world.reply(self._given.seq, {"diverged": diverged})
+
+
+def _may_retry(entry: Entry, code: str) -> bool:
+    return entry[RETRY] is not None and (entry[ATTEMPTS] or 1) <= entry[RETRY][0] and code not in _FINAL
+
+
+def _wait_ms(attempts: int) -> int:
+    """How long to wait after so many attempts."""
+    return min(_RETRY_MS * 2 ** (attempts - 1), _RETRY_MS_MAX)
 
 
 def _failed_call(entry: Entry, value: Any) -> tuple[str, Any]:

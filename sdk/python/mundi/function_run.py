@@ -7,7 +7,9 @@ Kind and name are compared in every step. Params are compared when another progr
 diverged: the same program asks for the same, and their print costs more than the rest of a replayed await.
 """
 
+import datetime
 import sys
+import time
 from typing import TYPE_CHECKING, Any, Callable, Coroutine, NoReturn, Optional, Union
 
 from . import cbor, kinds
@@ -31,6 +33,8 @@ from .function_cells import (
     Entry,
     Head,
     Log,
+    Named,
+    instance_of,
     label_of,
     print_of,
     waiter_key,
@@ -43,6 +47,7 @@ if TYPE_CHECKING:
     from .offer import Rules
 
 _MASK = (1 << 64) - 1
+_RUN_STEP = 0xD1B54A32D192ED03
 
 
 class Continue:
@@ -133,9 +138,9 @@ class Run:
     def ran(self) -> int:
         return self._delivered + 1
 
-    def execute(self, code: Callable[["Run", Any], Coroutine[Any, Any, Any]]) -> None:
-        """Runs the code as far as it comes."""
-        restore = _own_clock(self)
+    def execute(self, code: Callable[["Run", Any], Coroutine[Any, Any, Any]], names: dict[str, Any]) -> None:
+        """Runs the code as far as it comes. The names are those of its module."""
+        restore = _own_clock(self, names)
         try:
             done = self.tasks.wait_for(code(self, self._entries[0][VALUE]))
             while True:
@@ -341,6 +346,8 @@ class Run:
             ask = self._asks.get(entry[NUMBER])
             if not (entry[KIND] == "effect" and ask is not None and ask.is_detached):
                 self._withdraw_number(entry[NUMBER])
+            elif entry[RETRY] is not None:
+                self._cells.put_detached(Named(instance_of(self.head), self.head["run"], entry[NUMBER], None), entry)
 
     def check_effect(self, kind: str, params: Any) -> None:
         """A kind that mundi.json does not declare, or params that its schema refuses, must not end the step: the code hears of it."""
@@ -363,10 +370,19 @@ class Run:
                 return (value,)
         return None
 
+    def idempotency_key(self, number: int) -> str:
+        """A text that no other await has: the same in every run and for every attempt, another one in a fork."""
+        return f"{self.world.id}/{instance_of(self.head)}/{self.head['run']}.{number}/{self.head['seed']:x}"
+
+    @property
+    def seed(self) -> int:
+        """Of this run of the instance: a function that starts over draws other numbers."""
+        return (self.head["seed"] + self.head["run"] * _RUN_STEP) & _MASK
+
     def random(self) -> int:
-        """The next number of 64 bits. The instance's seed determines the sequence."""
+        """The next number of 64 bits. The instance's seed and the number of its run determine the sequence."""
         self._drawn += 1
-        mixed = (self.head["seed"] + self._drawn * 0x9E3779B97F4A7C15) & _MASK
+        mixed = (self.seed + self._drawn * 0x9E3779B97F4A7C15) & _MASK
         mixed = ((mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9) & _MASK
         mixed = ((mixed ^ mixed >> 27) * 0x94D049BB133111EB) & _MASK
         return mixed ^ mixed >> 31
@@ -431,20 +447,69 @@ def _failure(entry: Entry) -> Exception:
     return error
 
 
-def _own_clock(run: Run) -> Callable[[], None]:
-    """While the code runs, time.time() and the numbers of the module random are the instance's: the same in every run."""
-    time, random = sys.modules.get("time"), sys.modules.get("random")
-    before: dict[str, Any] = {}
-    if time is not None:
-        own = {"time": lambda: run.now_ns / 1e9, "time_ns": lambda: run.now_ns}
-        before = {name: getattr(time, name) for name in own}
-        for name, function in own.items():
-            setattr(time, name, function)
-    state = random.getstate() if random is not None else None
-    if random is not None:
-        random.seed(run.head["seed"])
+_DATETIME, _DATE = datetime.datetime, datetime.date
+
+
+class _OwnClass(type):
+    def __instancecheck__(cls, value: Any) -> bool:
+        return isinstance(value, _DATETIME if issubclass(cls, _DATETIME) else _DATE)
+
+
+class _OwnDatetime(_DATETIME, metaclass=_OwnClass):
+    """A datetime whose clock is that of the instance, in UTC where no zone is given."""
+
+    @classmethod
+    def now(cls, tz: Optional[datetime.tzinfo] = None) -> "_OwnDatetime":
+        return cls.fromtimestamp(time.time(), tz) if tz is not None else cls.utcnow()
+
+    @classmethod
+    def utcnow(cls) -> "_OwnDatetime":
+        return cls.fromtimestamp(time.time(), datetime.timezone.utc).replace(tzinfo=None)
+
+    @classmethod
+    def today(cls) -> "_OwnDatetime":
+        return cls.utcnow()
+
+
+class _OwnDate(_DATE, metaclass=_OwnClass):
+    @classmethod
+    def today(cls) -> datetime.date:
+        return _OwnDatetime.utcnow().date()
+
+
+_OWN = {_DATETIME: _OwnDatetime, _DATE: _OwnDate}
+
+
+def _own_dates(names: dict[str, Any]) -> Callable[[], None]:
+    """While the code runs, the names of its module and of the module datetime that stand for the classes with a clock stand for those above."""
+    changed = []
+    for where in (vars(datetime), names):
+        for name, value in list(where.items()):
+            if value is _DATETIME or value is _DATE:
+                changed.append((where, name, value))
+                where[name] = _OWN[value]
 
     def restore() -> None:
+        for where, name, value in changed:
+            where[name] = value
+
+    return restore
+
+
+def _own_clock(run: Run, names: dict[str, Any]) -> Callable[[], None]:
+    """While the code runs, time.time(), datetime.now() and the numbers of the module random are the instance's: the same in every run."""
+    restore_dates = _own_dates(names)
+    random = sys.modules.get("random")
+    own = {"time": lambda: run.now_ns / 1e9, "time_ns": lambda: run.now_ns}
+    before = {name: getattr(time, name) for name in own}
+    for name, function in own.items():
+        setattr(time, name, function)
+    state = random.getstate() if random is not None else None
+    if random is not None:
+        random.seed(run.seed)
+
+    def restore() -> None:
+        restore_dates()
         for name, function in before.items():
             setattr(time, name, function)
         if random is not None:

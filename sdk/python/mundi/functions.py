@@ -19,7 +19,7 @@ from datetime import datetime
 from typing import Any, Awaitable, Callable, Coroutine, Iterable, Optional, Union
 
 from .children import Budget, child_spec
-from .function_cells import ATTEMPTS, RETRY, Duration, Entry, is_name, milliseconds, waiter_key
+from .function_cells import ATTEMPTS, RETRY, Duration, Entry, head_key, is_name, milliseconds, waiter_key
 from .function_errors import FunctionCancelled, FunctionDiverged, FunctionError
 from .function_run import Ask, Continue, Run, Scope
 from .function_tasks import Wait
@@ -34,6 +34,7 @@ __all__ = [
     "FunctionError",
     "durable",
     "durable_program",
+    "function_status",
 ]
 
 
@@ -68,23 +69,32 @@ class Ctx:
         return self._run.random()
 
     def effect(
-        self, kind: Union[str, Params], params: Any = None, *, retry: int = 0, timeout: Optional[Duration] = None
+        self,
+        kind: Union[str, Params],
+        params: Any = None,
+        *,
+        retry: int = 0,
+        timeout: Optional[Duration] = None,
+        key_in: Optional[str] = None,
     ) -> Ask:
         """Asks for an effect that mundi.json declares: by its kind and its params, or by an object of mundi.kinds. Fails with an
         EffectError. It is asked for again up to `retry` times when it fails, after 1 s, 2 s, 4 s and so on up to a minute; after
-        `timeout`, all attempts together, it is withdrawn and fails with EFFECT_TIMEOUT."""
+        `timeout`, all attempts together, it is withdrawn and fails with EFFECT_TIMEOUT. The field `key_in` of its params gets a key, unless
+        they have one: the same for every attempt of this await, another one for every other await and in a fork. A worker recognizes by it an
+        attempt whose answer was lost. An http.request that is retried has it in its header idempotency-key anyway."""
         if isinstance(kind, Params):
             kind, params = kind.KIND, kind.params()
         run = self._run
 
-        def begin(label: str, entry: Entry, _: int) -> None:
-            run.check_effect(kind, params)
+        def begin(label: str, entry: Entry, number: int) -> None:
+            given = _keyed(kind, params, (key_in, retry), lambda: run.idempotency_key(number))
+            run.check_effect(kind, given)
             if retry > 0:
-                entry[RETRY] = [retry, params]
+                entry[RETRY] = [retry, given]
             if timeout is not None:
                 run.world.set_timer_in_ms(f"{label}/timeout", milliseconds(timeout))
             entry[ATTEMPTS] = 1
-            run.world.emit(kind, params, label)
+            run.world.emit(kind, given, label)
 
         return run.ask(self._scope, "effect", kind, params, begin)
 
@@ -174,14 +184,22 @@ class Ctx:
         return await self._run.tasks.all(waits)
 
     async def race(self, waits: Iterable[Any]) -> Any:
-        """Waits for the first that ends, in whichever way, and withdraws the others."""
-        given = [self._run.tasks.wait_for(wait) for wait in waits]
+        """Waits for the first that ends, in whichever way, and withdraws the others. A branch that waits for several things in turn is a
+        function of a Ctx: the waits in it end with FunctionCancelled when another branch ends first."""
+        given: list[tuple[Wait, Optional[Scope]]] = []
+        for wait in waits:
+            scope = Scope(self._scope, False) if callable(wait) else None
+            given.append((self._run.tasks.wait_for(wait(Ctx(self._run, scope)) if scope else wait), scope))
         try:
-            return await self._run.tasks.first(given)
+            return await self._run.tasks.first([wait for wait, _ in given])
         finally:
-            for wait in given:
-                if isinstance(wait, Ask) and not wait.is_settled:
+            for wait, scope in given:
+                if wait.is_settled:
+                    continue
+                if isinstance(wait, Ask):
                     self._run.withdraw(wait)
+                elif scope is not None:
+                    self._run.cancel(scope, "another branch of the race ended first")
 
     def detach(self, wait: Any) -> None:
         """Lets something go: the function ends without it, and an effect is not withdrawn then. A coroutine begins at once."""
@@ -263,6 +281,26 @@ class ScopedCtx(Ctx):
 
     def cancel(self, reason: str = "the scope was cancelled") -> None:
         self._run.cancel(self._scope, reason)
+
+
+def function_status(world: Any, name: str, key: str) -> Any:
+    """The newest status of an instance, by its function and its key: for queries and handlers of the same world."""
+    return (world.get(head_key(f"{name}/{key}")) or {}).get("status")
+
+
+def _keyed(kind: str, params: Any, options: tuple[Optional[str], int], key: Callable[[], str]) -> Any:
+    """The params with a key that is the same for every attempt of an await. It is not part of what is compared with the record, because it
+    names the world, which is another one in a fork."""
+    key_in, retry = options
+    if not isinstance(params, dict):
+        return params
+    given = {**params, key_in: key()} if key_in is not None and params.get(key_in) is None else params
+    if kind != "http.request" or retry == 0:
+        return given
+    headers = given.get("headers") or {}
+    if any(name.lower() == "idempotency-key" for name in headers):
+        return given
+    return {**given, "headers": {**headers, "idempotency-key": key()}}
 
 
 def _check_cell(key: str) -> None:

@@ -3,9 +3,10 @@
 import random
 import time
 import unittest
+from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
-from mundi import Budget, Ctx, Durable, EffectError, FunctionCancelled, FunctionError, Message, Named, Timer, cbor, durable, durable_program
+from mundi import Budget, Ctx, Durable, EffectError, FunctionCancelled, FunctionError, Message, Named, Timer, cbor, durable, durable_program, function_status
 from mundi.testing import Refused
 from mundi.testing_functions import DurableWorld, for_each_crash
 
@@ -348,6 +349,77 @@ class Functions(unittest.TestCase):
         world.skip("1s")
         self.assertEqual(world.instance("order").result, [1, 12], "what was read stays read, and nothing is written twice")
         self.assertEqual(world.query("any"), 12)
+
+    def test_an_event_that_an_instance_takes_is_not_for_handlers_and_its_status_is_read_by_queries(self) -> None:
+        class Handlers:
+            def handle(self, world: Any, event: Any) -> None:
+                world.put("handled", True)
+
+            def query(self, world: Any, name: str, params: Any) -> Any:
+                return function_status(world, "order", params)
+
+        async def code(ctx: Ctx, _: Any) -> Any:
+            ctx.status("waits")
+            return await ctx.event("approve")
+
+        world = made(code, Handlers())
+        world.run("order")
+        self.assertEqual([world.query("any", "test"), world.query("any", "other")], ["waits", None])
+        world.event("approve")
+        self.assertIsNone(world.cell("handled"))
+        world.event("approve")
+        self.assertTrue(world.cell("handled"), "nobody waits for it any more")
+
+    def test_every_attempt_of_an_await_has_the_same_key(self) -> None:
+        async def code(ctx: Ctx, _: Any) -> Any:
+            await ctx.effect("payment.charge", {"cents": 8}, retry=2, key_in="once")
+            await ctx.effect("stock.reserve", {"once": "mine"}, key_in="once")
+            return await ctx.effect("http.request", {"url": "http://a"}, retry=1)
+
+        world = made(code)
+        params = world.event("order", None, "test").intents[0]["params"]
+        self.assertEqual(params["once"].split("/")[1:4], ["order", "test", "0.1"])
+        world.fail_effect("payment.charge", "BUSY", "the answer was lost")
+        retried = world.fire("$fn/order/test/0.1/retry").intents[0]["params"]
+        self.assertEqual(retried, params, "those of the first attempt")
+        self.assertEqual(world.answer("payment.charge").intents[0]["params"]["once"], "mine")
+        third = world.answer("stock.reserve").intents[0]["params"]
+        self.assertIn("/order/test/0.3/", third["headers"]["idempotency-key"])
+
+    def test_a_branch_that_loses_a_race_is_withdrawn(self) -> None:
+        async def slow(ctx: Ctx) -> Any:
+            await ctx.effect("stock.reserve", 1)
+            return await ctx.effect("fraud.check", 2)
+
+        async def code(ctx: Ctx, _: Any) -> Any:
+            first = await ctx.race([slow, ctx.sleep("1h")])
+            return [first or "late", await ctx.effect("payment.refund")]
+
+        world = made(code)
+        world.run("order")
+        world.answer("stock.reserve")
+        quick = world.fork()
+        quick.answer("fraud.check", "fine")
+        self.assertEqual((quick.instance("order").waits, quick.timers), ([(4, "effect", "payment.refund")], []))
+        world.skip("1h")
+        self.assertEqual((world.instance("order").waits, world.open), ([(4, "effect", "payment.refund")], ["$fn/order/test/0.4"]))
+        world.answer("payment.refund", 7)
+        self.assertEqual(world.instance("order").result, ["late", 7])
+
+    def test_the_clock_of_datetime_is_the_instances(self) -> None:
+        async def code(ctx: Ctx, _: Any) -> Any:
+            first = [datetime.now().timestamp(), datetime.now(timezone.utc).timestamp(), date.today().isoformat()]
+            await ctx.sleep("1s")
+            is_one = isinstance(datetime.now() + timedelta(1), datetime) and isinstance(datetime.now(), date)
+            return [first, ctx.now, datetime.now(timezone.utc).timestamp() - first[1], is_one]
+
+        real = datetime
+        world = made(code)
+        world.run("order")
+        world.skip("1s")
+        first, now, passed, is_one = world.instance("order").result
+        self.assertEqual((first[1:], now, passed, is_one), ([1.0, "1970-01-01"], 2000, 1.0, True))
+        self.assertIs(datetime, real, "the module is as it was")
 
     def test_time_and_randomness_are_the_instances(self) -> None:
         async def code(ctx: Ctx, _: Any) -> Any:

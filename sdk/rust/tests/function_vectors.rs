@@ -49,6 +49,15 @@ async fn long(ctx: Ctx, n: u64) -> Result<Done, FunctionError> {
     ctx.done(&json!([approval.await?, seen]))
 }
 
+async fn loose(ctx: Ctx, n: u64) -> Result<Done, FunctionError> {
+    let patient = EffectOptions::default().retry(2).timeout("1h");
+    ctx.detach(ctx.effect_with::<Value>("reserve", &json!({ "n": n }), &patient));
+    if n > 0 {
+        return ctx.continue_as(&(n - 1));
+    }
+    ctx.done(&ctx.random().to_string())
+}
+
 async fn careful(ctx: Ctx, _: Value) -> Result<Done, FunctionError> {
     match ctx.signal::<Value>("approve").await {
         Ok(value) => ctx.done(&value),
@@ -63,12 +72,18 @@ async fn careful(ctx: Ctx, _: Value) -> Result<Done, FunctionError> {
 struct Vectors;
 
 impl Program for Vectors {
-    const OFFER: &'static str = r#"{"events": {"order": true, "many": true, "long": true, "careful": true, "approve": true},
+    const OFFER: &'static str = r#"{"events": {"order": true, "many": true, "long": true, "loose": true, "careful": true, "approve": true},
         "effects": {"charge": {}, "reserve": {}, "check": {}, "refund": {}, "world.call": {}, "fabric.send": {}}}"#;
 
     fn handle(world: &mut World, event: &Event) -> Result<(), Failure> {
         let functions = Functions::new(Self::OFFER).durable("order", order);
-        functions.durable("many", many).durable("long", long).durable("careful", careful).handle(world, event).map(drop)
+        functions
+            .durable("many", many)
+            .durable("long", long)
+            .durable("loose", loose)
+            .durable("careful", careful)
+            .handle(world, event)
+            .map(drop)
     }
 }
 

@@ -5,13 +5,13 @@
 use mundi_sdk::{
     Event, Failure, Program, Value, World,
     children::{Budget, ChildPassed},
-    functions::{Ctx, Done, EffectOptions, FunctionError, Functions, Handled},
+    functions::{Branch, Ctx, Done, EffectOptions, FunctionError, Functions, Handled, WOKEN_MAX, status},
     testing::{DurableWorld, TestWorld, for_each_crash},
 };
 use serde_json::json;
 
 const OFFER: &str = r#"{"events": {"order": true, "approve": true, "note": true}, "queries": {"count": true},
-    "effects": {"charge": {}, "refund": {}, "reserve": {}, "check": {}, "world.call": {}, "fabric.send": {}, "child.spawn": {}}}"#;
+    "effects": {"charge": {}, "refund": {}, "reserve": {}, "check": {}, "world.call": {}, "fabric.send": {}, "child.spawn": {}, "http.request": {}}}"#;
 
 type Outcome = Result<Done, FunctionError>;
 
@@ -429,4 +429,110 @@ fn a_context_outside_of_its_function_and_an_instance_too_many_are_refused() {
     let std::task::Poll::Ready(Err(error)) = std::future::Future::poll(ask, &mut context) else { panic!("it waits") };
     assert_eq!(error.code(), "FUNCTION_CONTEXT_OVER");
     assert!(error.to_string().contains("use it only inside its function"), "{error}");
+}
+
+#[test]
+fn an_event_that_an_instance_takes_is_not_for_handlers_and_its_status_is_read_by_queries() {
+    struct Both;
+
+    impl Program for Both {
+        const OFFER: &'static str = OFFER;
+
+        fn handle(world: &mut World, event: &Event) -> Result<(), Failure> {
+            let waits = |ctx: Ctx, _: Value| async move {
+                ctx.status(&"waits")?;
+                ctx.event::<Value>("approve").await
+            };
+            if Functions::new(OFFER).durable("order", waits).handle(world, event)? == Handled::No {
+                world.put("handled", &true)?;
+            }
+            Ok(())
+        }
+
+        fn query(world: &World, _: &str, key: Value) -> Result<Value, Failure> {
+            Ok(status(world, "order", key.as_str().unwrap_or_default())?.unwrap_or_default())
+        }
+    }
+    let mut world = DurableWorld::<Both>::new();
+    world.run("order", 1, "a").unwrap();
+    assert_eq!(world.world().query("count", "a").unwrap(), json!("waits"));
+    assert_eq!(world.world().query("count", "b").unwrap(), Value::Null);
+    world.event("approve", true, None).unwrap();
+    assert!(!world.world().cells().contains_key("handled"));
+    world.event("approve", true, None).unwrap();
+    assert!(world.world().cells().contains_key("handled"), "nobody waits for it any more");
+}
+
+#[test]
+fn every_attempt_of_an_await_has_the_same_key() {
+    program!(Keyed, |ctx: Ctx, n: u64| async move {
+        let patient = EffectOptions::default().retry(2).key_in("once");
+        ctx.effect_with::<Value>("charge", &json!({ "cents": n }), &patient).await?;
+        ctx.effect_with::<Value>("reserve", &json!({ "once": "mine" }), &patient).await?;
+        ctx.effect_with::<Value>("http.request", &json!({ "url": "http://a" }), &patient).await
+    });
+    let mut world = DurableWorld::<Keyed>::new();
+    let key = |step: &mundi_sdk::testing::Step| step.intents[0].params["once"].as_str().unwrap_or_default().to_owned();
+    let begun = world.event("order", 8, Some("a")).unwrap();
+    assert!(key(&begun).ends_with(&format!("/order/a/0.1/{:x}", 0x0012_e103_14cd_b049_u64)), "{}", key(&begun));
+    world.fail_effect("charge", "BUSY", "the answer was lost").unwrap();
+    let row = String::from_utf8_lossy(&world.world().cells()["$fn/l/order/a/000001"]).into_owned();
+    assert!(row.contains(&key(&begun)), "the next attempt has the params of the first: {row}");
+    let mut again = world.fork();
+    again.skip("1s").unwrap();
+    let second = again.answer("charge", 1).unwrap();
+    assert_eq!(key(&second), "mine", "one that the program gives stays");
+    let third = again.answer("reserve", 1).unwrap();
+    assert!(third.intents[0].params["headers"]["idempotency-key"].as_str().unwrap().contains("/order/a/0.3/"));
+}
+
+#[test]
+fn a_branch_that_loses_a_race_is_withdrawn() {
+    program!(Raced, |ctx: Ctx, _: Value| async move {
+        let slow = Branch::of(|ctx: Ctx| async move {
+            ctx.effect::<Value>("reserve", &1).await?;
+            ctx.effect::<Value>("check", &2).await
+        });
+        let late = Branch::of(|ctx: Ctx| async move { ctx.sleep("1h")?.any().await });
+        let first = ctx.race_branches([slow, late]).await?;
+        ctx.effect::<Value>("charge", &first).await
+    });
+    let mut world = DurableWorld::<Raced>::new();
+    world.run("order", (), "a").unwrap();
+    world.answer("reserve", true).unwrap();
+    assert_eq!(waits(&world), ["2 timer sleep", "3 effect check"]);
+    let mut quick = world.fork();
+    quick.answer("check", "fine").unwrap();
+    assert_eq!((waits(&quick), quick.world().timers()), (vec!["4 effect charge".to_owned()], vec![]));
+    world.skip("1h").unwrap();
+    assert_eq!((waits(&world), world.world().open()), (vec!["4 effect charge".to_owned()], vec!["$fn/order/a/0.4"]));
+    world.answer("charge", 7).unwrap();
+    assert_eq!(world.instance("order", "a").unwrap().result, Some(json!(7)), "a value is a result, too");
+}
+
+#[test]
+fn the_oldest_effect_is_answered_first() {
+    program!(Many, |ctx: Ctx, _: Value| async move {
+        ctx.all((0..12).map(|item| ctx.effect::<Value>("check", &item))).await
+    });
+    let mut world = DurableWorld::<Many>::new();
+    world.run("order", (), "a").unwrap();
+    (0..12).for_each(|item| drop(world.answer("check", item).unwrap()));
+    assert_eq!(world.instance("order", "a").unwrap().result, Some(json!((0..12).collect::<Vec<_>>())));
+}
+
+#[test]
+fn an_event_wakes_no_more_awaits_than_a_step_has_outputs_for() {
+    program!(Wakes, |ctx: Ctx, order: u64| async move {
+        ctx.event_where::<Value>("approve", &json!({ "even": order % 2 == 0 })).await?;
+        ctx.effect::<Value>("charge", &order).await
+    });
+    let mut world = DurableWorld::<Wakes>::new();
+    let starts = 2 * u64::try_from(WOKEN_MAX).unwrap();
+    (0..starts).for_each(|order| drop(world.run("order", order, &format!("o{order}")).unwrap()));
+    let mut one_more = world.fork();
+    assert_eq!(world.event("approve", json!({ "even": true }), None).unwrap().intents.len(), WOKEN_MAX);
+    one_more.run("order", 2 * starts, "more").unwrap();
+    let refused = one_more.event("approve", json!({ "even": true }), None).unwrap_err();
+    assert_eq!(refused.code, "FUNCTIONS_FULL", "{refused}");
 }

@@ -35,8 +35,10 @@ export const SIGNALS_MAX = 100;
 export const SIGNALS_BYTES_MAX = 256 << 10;
 /** What an instance says about itself. */
 export const STATUS_BYTES_MAX = 64 << 10;
-/** Awaits of one event without a key that a step wakes. */
+/** Awaits of one event without a key that a step looks at. */
 export const WAITERS_MAX = 1000;
+/** Those of them that it wakes: each may ask for something, and a step has 256 outputs. */
+export const WOKEN_MAX = 250;
 /** Callers that wait for one instance. */
 export const CALLERS_MAX = 100;
 /** Open awaits that an instance's cell shows. */
@@ -159,6 +161,7 @@ interface Totals {
 
 export const instanceOf = (head: { function: string; key: string }) => `${head.function}/${head.key}`;
 export const headKey = (instance: string) => `${PREFIX}i/${instance}`;
+const detachedKey = (instance: string, run: number, number: number) => `${PREFIX}o/${instance}/${run}.${number}`;
 const logPrefix = (instance: string) => `${PREFIX}l/${instance}/`;
 const pagePrefix = (instance: string) => `${PREFIX}p/${instance}/`;
 const pageKey = (instance: string, page: number) => pagePrefix(instance) + String(page).padStart(6, "0");
@@ -248,6 +251,21 @@ export class Cells {
       log.tail.delete(number);
       this.world.delete(logKey(instance, number));
     }
+  }
+
+  /** Keeps an effect that is tried again without its function, which has ended or started over. */
+  putDetached(instance: string, run: number, entry: Entry): void {
+    this.world.putBytes(detachedKey(instance, run, entry[NUMBER]), encode(writeCell(entry).cell));
+  }
+
+  /** The effect with this number, if it is tried again without its function. */
+  detached(instance: string, run: number, number: number): Entry | undefined {
+    const found = this.world.getBytes(detachedKey(instance, run, number));
+    return found && readCell(found).entry;
+  }
+
+  forgetDetached(instance: string, run: number, number: number): void {
+    this.world.delete(detachedKey(instance, run, number));
   }
 
   deleteLog(head: Head): void {

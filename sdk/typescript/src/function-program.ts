@@ -21,6 +21,7 @@ import {
   STATUS_BYTES_MAX,
   VALUE_BYTES_MAX,
   WAITERS_MAX,
+  WOKEN_MAX,
   eventPrefix,
   instanceOf,
   isName,
@@ -107,7 +108,7 @@ class Functions {
 
   private async event(step: Instances, world: World<any>, event: Event, cause: Cause & { is: "event" }): Promise<void> {
     const taken_by = await step.event(cause);
-    if (this.handler) await this.handler(world, event);
+    if (taken_by.length === 0 && this.handler) await this.handler(world, event);
     else if (event.origin.wantsReply) world.reply(event.seq, { taken_by });
   }
 
@@ -292,7 +293,7 @@ class Instances {
 
   async receipt(named: Named, cause: Cause & { is: "receipt" }): Promise<void> {
     const found = this.find(named);
-    if (found === undefined) return;
+    if (found === undefined) return this.detachedReceipt(named, cause);
     const { head, entry } = found;
     const label = labelOf(head, entry[NUMBER]);
     if (cause.status === "ok") {
@@ -302,9 +303,8 @@ class Instances {
     }
     const error = errorValue(cause.payload);
     const attempts = entry[ATTEMPTS] ?? 1;
-    const retry = entry[RETRY];
-    if (retry && attempts <= retry[0] && !FINAL.includes(String(error["code"]))) {
-      this.world.setTimerInMs(`${label}/retry`, Math.min(RETRY_MS * 2 ** (attempts - 1), RETRY_MS_MAX));
+    if (mayRetry(entry, error)) {
+      this.world.setTimerInMs(`${label}/retry`, waitMs(attempts));
       entry[ATTEMPTS] = attempts;
       return this.cells.putEntry(head, entry);
     }
@@ -319,7 +319,7 @@ class Instances {
       return;
     }
     const found = this.find(named);
-    if (found === undefined) return;
+    if (found === undefined) return this.detachedTimer(named);
     const { head, entry } = found;
     const label = labelOf(head, entry[NUMBER]);
     if (named.part === "retry") {
@@ -336,6 +336,32 @@ class Instances {
     await this.resolve(head, entry, "ok", null);
   }
 
+  /** The receipt of an effect that a function let go, and that is tried again without it. */
+  private detachedReceipt({ instance, run, number = 0 }: Named, cause: Cause & { is: "receipt" }): void {
+    const entry = this.cells.detached(instance, run, number);
+    if (entry === undefined) return;
+    const label = `$fn/${instance}/${run}.${number}`;
+    if (cause.status !== "ok" && mayRetry(entry, errorValue(cause.payload))) {
+      return this.world.setTimerInMs(`${label}/retry`, waitMs(entry[ATTEMPTS] ?? 1));
+    }
+    this.world.cancelTimer(`${label}/timeout`);
+    this.cells.forgetDetached(instance, run, number);
+  }
+
+  private detachedTimer({ instance, run, number = 0, part }: Named): void {
+    const entry = this.cells.detached(instance, run, number);
+    if (entry === undefined) return;
+    const label = `$fn/${instance}/${run}.${number}`;
+    if (part === "retry") {
+      this.world.emit(entry[NAMED], entry[RETRY]![1] as any, label);
+      entry[ATTEMPTS] = (entry[ATTEMPTS] ?? 1) + 1;
+      return this.cells.putDetached(instance, run, entry);
+    }
+    this.world.cancel(label);
+    this.world.cancelTimer(`${label}/retry`);
+    this.cells.forgetDetached(instance, run, number);
+  }
+
   /** An event that starts no function. Says which instances took it. */
   async event({ schema, value, key }: Cause & { is: "event" }): Promise<string[]> {
     const addressed = key === undefined ? [] : this.running(key);
@@ -350,8 +376,12 @@ class Instances {
       const message = `more than ${WAITERS_MAX} awaits wait for \`${schema}\`: send it with the key of an instance`;
       throw new FunctionError("FUNCTIONS_FULL", message);
     }
-    for (const [waiter, filter] of waiters) {
-      if (!matches(value, filter)) continue;
+    const woken = waiters.filter(([, filter]) => matches(value, filter));
+    if (woken.length > WOKEN_MAX) {
+      const message = `more than ${WOKEN_MAX} awaits would take this \`${schema}\`: send it with the key of an instance`;
+      throw new FunctionError("FUNCTIONS_FULL", message);
+    }
+    for (const [waiter] of woken) {
       const named = ofLabel(`$fn/${waiter.slice(prefix.length)}`);
       const found = named && this.find(named);
       if (!found) continue;
@@ -392,9 +422,11 @@ class Instances {
 
   /**
    * `{"cancel": "order/17", "reason": …}`, `{"pause": …}`, `{"resume": …}` or `{"resolve": …, "await": 3, "ok": …}`, with `error` in place of
-   * `ok` for a failure: what an operator asks for.
+   * `ok` for a failure: what an operator asks for. And `{"check": ["order/17", …]}`: which of these would diverge on this program, which a
+   * rehearsal asks.
    */
   async command(command: any): Promise<void> {
+    if (Array.isArray(command?.check)) return this.answerCheck(command.check);
     const [verb, instance] = Object.entries(command ?? {}).find(([verb]) => ["cancel", "pause", "resume", "resolve"].includes(verb)) ?? [];
     const head = this.cells.head(String(instance));
     if (verb === undefined || head === undefined) {
@@ -431,15 +463,8 @@ class Instances {
     const standing: Head[] = [];
     for (const head of this.cells.heads()) {
       if (head.ended_ns !== undefined) continue;
-      if (head.format !== 2) {
-        diverged.push(`${instanceOf(head)}: it is on record in another format: let it end on the program that it runs on`);
-        continue;
-      }
-      const code = this.functions.get(head.function);
-      const run = new Run(this.world, this.cells, { ...head }, this.cells.log(head), this.rules, true);
-      if (code === undefined) diverged.push(`${instanceOf(head)}: the program has no function \`${head.function}\``);
-      else if (head.ran > 0) await run.execute((run, input) => code(new Ctx(run, run.root), input));
-      if (run.diverged) diverged.push(`${instanceOf(head)}: ${run.diverged.message}`);
+      const differs = await this.wouldDiverge(head);
+      if (differs) diverged.push(`${instanceOf(head)}: ${differs.message}`);
       else if (head.state === "diverged") standing.push(head);
     }
     if (diverged.length > 0) {
@@ -448,7 +473,37 @@ class Instances {
     }
     for (const head of standing) await this.advance(head, this.cells.log(head));
   }
+
+  /** At which await an instance would go another way than is on record, and how. */
+  private async wouldDiverge(head: Head): Promise<{ await: number; message: string } | undefined> {
+    if (head.format !== 2) {
+      return { await: 0, message: "it is on record in another format: let it end on the program that it runs on" };
+    }
+    const code = this.functions.get(head.function);
+    if (code === undefined) return { await: 0, message: `the program has no function \`${head.function}\`` };
+    const run = new Run(this.world, this.cells, { ...head }, this.cells.log(head), this.rules, true);
+    if (head.ran > 0) await run.execute((run, input) => code(new Ctx(run, run.root), input));
+    return run.diverged && { await: run.diverged.awaitNumber, message: run.diverged.message };
+  }
+
+  private async answerCheck(names: unknown[]): Promise<void> {
+    const diverged: { instance: string; await: number; message: string }[] = [];
+    for (const instance of names.map(String)) {
+      const head = this.cells.head(instance);
+      const differs = head && head.ended_ns === undefined ? await this.wouldDiverge(head) : undefined;
+      if (differs) diverged.push({ instance, ...differs });
+    }
+    if (this.given.origin.wantsReply) this.world.reply(this.given.seq, { diverged });
+  }
 }
+
+function mayRetry(entry: Entry, error: Record<string, unknown>): boolean {
+  const retry = entry[RETRY];
+  return !!retry && (entry[ATTEMPTS] ?? 1) <= retry[0] && !FINAL.includes(String(error["code"]));
+}
+
+/** How long to wait after so many attempts. */
+const waitMs = (attempts: number) => Math.min(RETRY_MS * 2 ** (attempts - 1), RETRY_MS_MAX);
 
 /** A called function that failed answers with its failure, which is one here, too. */
 function failedCall(entry: Entry, value: any): ["ok" | "error", unknown] {

@@ -49,6 +49,9 @@ export class Continue {
   constructor(readonly input: unknown) {}
 }
 
+/** The seed grows by this when a function starts over, so that it draws other numbers. */
+const RUN_STEP = 0xd1b54a32d192ed03n;
+
 /** Where something is waited for: cancelling it ends all waits in it and in those within. */
 export class Scope {
   cancelled: FunctionCancelled | undefined;
@@ -407,8 +410,8 @@ export class Run {
   /** Gives up all that is open when the function has ended, but effects that it let go. */
   withdrawAll(): void {
     for (const entry of this.log.open) {
-      if (entry[KIND] === "effect" && this.asks[entry[NUMBER]]?.isDetached) continue;
-      this.withdrawNumber(entry[NUMBER]);
+      if (entry[KIND] !== "effect" || !this.asks[entry[NUMBER]]?.isDetached) this.withdrawNumber(entry[NUMBER]);
+      else if (entry[RETRY]) this.cells.putDetached(instanceOf(this.head), this.head.run, entry);
     }
   }
 
@@ -432,11 +435,18 @@ export class Run {
     return { value };
   }
 
-  /** The next number of 64 bits. The instance's seed determines the sequence. */
+  /** A text that no other await has: the same in every run and for every attempt, another one in a fork. */
+  idempotencyKey(number: number): string {
+    const { run, seed } = this.head;
+    return `${this.world.id}/${instanceOf(this.head)}/${run}.${number}/${seed.toString(16)}`;
+  }
+
+  /** The next number of 64 bits. The instance's seed and the number of its run determine the sequence. */
   random(): bigint {
     this.drawn++;
     const mask = (bits: bigint) => BigInt.asUintN(64, bits);
-    let mixed = mask(BigInt(this.head.seed) + this.drawn * 0x9e3779b97f4a7c15n);
+    const seed = BigInt(this.head.seed) + BigInt(this.head.run) * RUN_STEP;
+    let mixed = mask(seed + this.drawn * 0x9e3779b97f4a7c15n);
     mixed = mask((mixed ^ (mixed >> 30n)) * 0xbf58476d1ce4e5b9n);
     mixed = mask((mixed ^ (mixed >> 27n)) * 0x94d049bb133111ebn);
     return mixed ^ (mixed >> 31n);

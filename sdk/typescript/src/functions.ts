@@ -16,10 +16,10 @@
 
 import { encode } from "./cbor.ts";
 import { type Budget, childSpec } from "./children.ts";
-import { ATTEMPTS, type Kind, RETRY, isName, milliseconds } from "./function-cells.ts";
+import { ATTEMPTS, type Head, type Kind, RETRY, headKey, isName, milliseconds } from "./function-cells.ts";
 import { FunctionError } from "./function-errors.ts";
 import { Ask, Continue, type Run, Scope, waiterKey } from "./function-run.ts";
-import { type AnyEffects, type Level, type Outgoing, event } from "./index.ts";
+import { type AnyEffects, type Level, type Outgoing, type World, event } from "./index.ts";
 import type { Sent, Spawned, WorldCall } from "./kinds.ts";
 
 export { EffectFailed, FunctionCancelled, FunctionDiverged, FunctionError } from "./function-errors.ts";
@@ -34,6 +34,12 @@ export interface EffectOptions {
   retry?: number;
   /** How long to wait for it, all attempts together. Then it is withdrawn, and fails with `EFFECT_TIMEOUT`. */
   timeout?: Duration;
+  /**
+   * The field of its params that gets a key, unless they have one: the same for every attempt of this await, another one for every other await
+   * and in a fork. A worker recognizes by it an attempt whose answer was lost. An `http.request` that is retried has it in its header
+   * `idempotency-key` anyway.
+   */
+  keyIn?: string;
 }
 
 export interface ChildOptions {
@@ -55,6 +61,8 @@ export interface ChildPassed<T> {
 
 type ParamsOf<Effects, K> = K extends keyof Effects ? (Effects[K] extends { params: infer P } ? P : any) : never;
 type ReceiptOf<Effects, K> = K extends keyof Effects ? (Effects[K] extends { receipt: infer R } ? R : any) : never;
+/** The result of a race of such branches. */
+type Raced<T> = T extends (...given: any[]) => infer V ? Awaited1<V> : Awaited1<T>;
 type Awaited1<T> = T extends PromiseLike<infer V> ? V : T;
 
 /** All that a durable function can do. What it returns is to be awaited, but for what is known at once. */
@@ -97,10 +105,11 @@ export class Ctx<Effects = AnyEffects> {
     return this.run.again<any>(this.scope_, "effect", kind) ?? this.emit(kind, params, options ?? {});
   }
 
-  private emit(kind: string, params: unknown, { retry = 0, timeout }: EffectOptions): Ask<any> {
+  private emit(kind: string, params: unknown, options: EffectOptions): Ask<any> {
     const { run } = this;
-    const given = params ?? null;
-    return run.ask(this.scope_, "effect", kind, given, (label, entry) => {
+    const { retry = 0, timeout } = options;
+    return run.ask(this.scope_, "effect", kind, params ?? null, (label, entry, number) => {
+      const given = keyed(kind, params ?? null, options, () => run.idempotencyKey(number));
       run.checkEffect(kind, encode(given));
       if (retry > 0) entry[RETRY] = [retry, given];
       this.setTimeout(label, timeout);
@@ -120,8 +129,9 @@ export class Ctx<Effects = AnyEffects> {
     value: unknown = null,
     options: Omit<WorldCall, "world" | "event" | "value"> & EffectOptions = {},
   ): Ask<T> {
-    const { retry, timeout, ...more } = options;
+    const { retry, timeout, keyIn, ...more } = options;
     const said: EffectOptions = {};
+    if (keyIn !== undefined) said.keyIn = keyIn;
     if (retry !== undefined) said.retry = retry;
     if (timeout !== undefined) said.timeout = timeout;
     return this.emit("world.call", { world, event, value, ...more }, said);
@@ -199,13 +209,25 @@ export class Ctx<Effects = AnyEffects> {
     return (await Promise.all(waits)) as any;
   }
 
-  /** Waits for the first that ends, in whichever way, and withdraws the others. */
-  async race<T>(waits: Iterable<T>): Promise<Awaited1<T>> {
-    const given = [...waits];
+  /**
+   * Waits for the first that ends, in whichever way, and withdraws the others. A branch that waits for several things in turn is a function,
+   * `async (ctx) => …`: what it waits for with the `ctx` that it gets ends with `FunctionCancelled` when another branch ends first.
+   */
+  async race<T extends PromiseLike<unknown> | ((ctx: Ctx<Effects>) => PromiseLike<unknown>)>(waits: Iterable<T>): Promise<Raced<T>> {
+    const running = new Set<Scope>();
+    const begin = (wait: T): PromiseLike<unknown> => {
+      if (typeof wait !== "function") return wait;
+      const scope = new Scope(this.scope_, false);
+      running.add(scope);
+      const ended = () => running.delete(scope);
+      return Promise.resolve(wait(new Ctx<Effects>(this.run, scope))).finally(ended);
+    };
+    const given = [...waits].map(begin);
     try {
-      return (await Promise.race(given)) as Awaited1<T>;
+      return (await Promise.race(given)) as Raced<T>;
     } finally {
       for (const wait of given) if (wait instanceof Ask && !wait.isSettled) this.run.withdraw(wait);
+      for (const scope of running) this.run.cancel(scope, "another branch of the race ended first");
     }
   }
 
@@ -279,6 +301,24 @@ export class Ctx<Effects = AnyEffects> {
   continueAs(input: unknown): never {
     return new Continue(input) as never;
   }
+}
+
+/** The newest status of an instance, by its function and its key: for queries and handlers of the same world. */
+export function functionStatus(world: World<any>, name: string, key: string): any {
+  return world.get<Head>(headKey(`${name}/${key}`))?.status;
+}
+
+/**
+ * The params with a key that is the same for every attempt of an await. It is not part of what is compared with the record, because it names
+ * the world, which is another one in a fork.
+ */
+function keyed(kind: string, params: any, { keyIn, retry = 0 }: EffectOptions, key: () => string): any {
+  if (typeof params !== "object" || params === null || Array.isArray(params)) return params;
+  let given = keyIn !== undefined && params[keyIn] === undefined ? { ...params, [keyIn]: key() } : params;
+  if (kind !== "http.request" || retry === 0) return given;
+  const headers = given.headers ?? {};
+  const hasOne = Object.keys(headers).some((name) => name.toLowerCase() === "idempotency-key");
+  return hasOne ? given : { ...given, headers: { ...headers, "idempotency-key": key() } };
 }
 
 function checkCell(key: string): void {

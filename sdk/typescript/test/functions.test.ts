@@ -2,7 +2,7 @@
 
 import { deepStrictEqual, ok, rejects, strictEqual } from "node:assert/strict";
 import { test } from "node:test";
-import { type Ctx, EffectFailed, FunctionCancelled, durable, program } from "../src/index.ts";
+import { type Ctx, EffectFailed, FunctionCancelled, durable, functionStatus, program } from "../src/index.ts";
 import { DurableWorld, TestWorld, forEachCrash } from "../src/testing.ts";
 
 const offer = {
@@ -345,6 +345,61 @@ test("handlers and functions share a program and its cells", async () => {
   deepStrictEqual(world.instance("order").result, [1, 12], "what was read stays read, and nothing is written twice");
   strictEqual(world.query("any"), 12);
   await rejects(Promise.resolve().then(() => new TestWorld(both, offer).send("note")), /DurableWorld/);
+});
+
+test("an event that an instance takes is not for handlers, and its status is read by queries", async () => {
+  const both = program({
+    order: durable(async (ctx) => {
+      ctx.status("waits");
+      return ctx.event("approve");
+    }),
+    handle: (world) => world.put("handled", true),
+    query: (world, _, key) => functionStatus(world, "order", String(key)) ?? "none",
+  });
+  const world = new DurableWorld(both, offer);
+  await world.run("order");
+  deepStrictEqual([world.query("any", "test"), world.query("any", "other")], ["waits", "none"]);
+  await world.event("approve");
+  strictEqual(world.cell("handled"), undefined);
+  await world.event("approve");
+  strictEqual(world.cell("handled"), true, "nobody waits for it any more");
+});
+
+test("every attempt of an await has the same key", async () => {
+  const world = made(async (ctx) => {
+    await ctx.effect("payment.charge", { cents: 8 }, { retry: 2, keyIn: "once" });
+    await ctx.effect("stock.reserve", { once: "mine" }, { keyIn: "once" });
+    return ctx.effect("http.request", { url: "http://a" }, { retry: 1 });
+  });
+  const begun = await world.arrive({ is: "event", schema: "order", value: null, key: "test" });
+  const params = begun.intents[0]!.params as any;
+  strictEqual(params.once.split("/").slice(1, 4).join("/"), "order/test/0.1");
+  await world.failEffect("payment.charge", "BUSY", "the answer was lost");
+  ok(world.cell("$fn/l/order/test/000001").includes(params.once), "the next attempt has the params of the first");
+  await world.skip("1s");
+  strictEqual(((await world.answer("payment.charge")).intents[0]!.params as any).once, "mine");
+  const third = (await world.answer("stock.reserve")).intents[0]!.params as any;
+  ok(third.headers["idempotency-key"].includes("/order/test/0.3/"));
+});
+
+test("a branch that loses a race is withdrawn", async () => {
+  const world = made(async (ctx) => {
+    const slow = async (ctx: Ctx) => {
+      await ctx.effect("stock.reserve", 1);
+      return ctx.effect("fraud.check", 2);
+    };
+    const first = await ctx.race([slow, ctx.sleep("1h")]);
+    return [first ?? "late", await ctx.effect("payment.refund", null)];
+  });
+  await world.run("order");
+  await world.answer("stock.reserve");
+  const quick = world.fork();
+  await quick.answer("fraud.check", "fine");
+  deepStrictEqual([quick.instance("order").waits, quick.timers], [[[4, "effect", "payment.refund"]], []]);
+  await world.skip("1h");
+  deepStrictEqual([world.instance("order").waits, world.open], [[[4, "effect", "payment.refund"]], ["$fn/order/test/0.4"]]);
+  await world.answer("payment.refund", 7);
+  deepStrictEqual(world.instance("order").result, ["late", 7]);
 });
 
 test("time and randomness are the instance's", async () => {

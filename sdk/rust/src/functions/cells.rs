@@ -7,6 +7,7 @@
 //! $fn/l/FUNCTION/KEY/NNNNNN      its log: 000000 is its input, the others are awaits by their number
 //! $fn/p/FUNCTION/KEY/NNNNNN      pages of its log: awaits that have ended, which are read together
 //! $fn/e/EVENT/FUNCTION/KEY/RUN.N an await of an event that is not addressed to one instance
+//! $fn/o/FUNCTION/KEY/RUN.N       an effect that was let go and is tried again without its function: its row
 //! $fn/d/NNNNNNNNNNNN             instances that have ended, in that order
 //! ```
 //!
@@ -34,8 +35,10 @@ pub const SIGNALS_MAX: usize = 100;
 pub const SIGNALS_BYTES_MAX: usize = 256 << 10;
 /// The bytes of an instance's status.
 pub const STATUS_BYTES_MAX: usize = 64 << 10;
-/// Awaits of one event without a key that a step wakes.
+/// Awaits of one event without a key that a step looks at.
 pub const WAITERS_MAX: u32 = 1000;
+/// Those of them that it wakes: each may ask for something, and a step has 256 outputs.
+pub const WOKEN_MAX: usize = 250;
 /// Callers that wait for one instance.
 pub const CALLERS_MAX: usize = 100;
 /// Open awaits that an instance's cell shows.
@@ -246,6 +249,11 @@ impl Label {
         let part = parts.next().map(str::to_owned);
         let number = if number == "start" { None } else { Some(number.parse().ok()?) };
         Some(Self { instance: format!("{function}/{key}"), run: run.parse().ok()?, number, part })
+    }
+
+    /// The label of the effect itself.
+    pub(crate) fn effect(&self) -> String {
+        format!("{PREFIX}{}/{}.{}", self.instance, self.run, self.number.unwrap_or(0))
     }
 }
 

@@ -40,11 +40,12 @@ mod waits;
 
 pub use cells::{
     AWAITS_MAX, ENDED_MAX, Failed, INSTANCES_MAX, SIGNALS_BYTES_MAX, SIGNALS_MAX, STATUS_BYTES_MAX, VALUE_BYTES_MAX,
-    WAITERS_MAX,
+    WAITERS_MAX, WOKEN_MAX,
 };
 pub use error::FunctionError;
 pub use program::{Functions, Handled};
-pub use waits::{Ask, Limit};
+pub use run::Returns;
+pub use waits::{Ask, Branch, Limit};
 
 use crate::{
     Effect, Level, Outgoing, Value,
@@ -65,6 +66,7 @@ pub struct Done(Returned);
 pub struct EffectOptions {
     retry: u32,
     timeout: Option<String>,
+    key_in: Option<String>,
 }
 
 impl EffectOptions {
@@ -72,6 +74,14 @@ impl EffectOptions {
     #[must_use]
     pub fn retry(self, retry: u32) -> Self {
         Self { retry, ..self }
+    }
+
+    /// The field of its params that gets a key, unless they have one: the same for every attempt of this await, another one for every other await
+    /// and in a fork. A worker recognizes by it an attempt whose answer was lost. An `http.request` that is retried has it in its header
+    /// `idempotency-key` anyway.
+    #[must_use]
+    pub fn key_in(self, field: &str) -> Self {
+        Self { key_in: Some(field.to_owned()), ..self }
     }
 
     /// How long to wait for it, all attempts together. Then it is withdrawn, and fails with `EFFECT_TIMEOUT`.
@@ -132,6 +142,7 @@ impl Ctx {
         };
         let slot = self.run.borrow_mut().ask(&self.scope, ("effect", kind), &params, |run, label, number| {
             run.check_effect(kind)?;
+            let params = keyed(run, number, (kind, &params), options);
             let entry = &mut run.entries[number as usize];
             entry.attempts = Some(1);
             entry.retry = (options.retry > 0).then(|| Retry { max: options.retry, params: params.clone() });
@@ -151,9 +162,21 @@ impl Ctx {
 
     /// Calls another world, by its id or its name, and waits for its reply. A durable function there answers with its result.
     pub fn call<T: DeserializeOwned>(&self, world: &str, event: &str, value: &impl Serialize) -> Ask<T> {
+        self.call_with(world, event, value, &EffectOptions::default())
+    }
+
+    /// The same with a retry and a timeout.
+    pub fn call_with<T: DeserializeOwned>(
+        &self,
+        world: &str,
+        event: &str,
+        value: &impl Serialize,
+        options: &EffectOptions,
+    ) -> Ask<T> {
         match serde_json::to_value(value) {
             Ok(value) => {
-                self.effect("world.call", &serde_json::json!({ "world": world, "event": event, "value": value }))
+                let params = serde_json::json!({ "world": world, "event": event, "value": value });
+                self.effect_with("world.call", &params, options)
             }
             Err(error) => Ask::failed(&self.run, error.into()),
         }
@@ -213,7 +236,7 @@ impl Ctx {
     ) -> Ask<ChildPassed<T>> {
         match child_spec(kind, params, budget) {
             Ok(spec) => {
-                let options = EffectOptions { retry: 0, timeout: timeout.map(str::to_owned) };
+                let options = EffectOptions { timeout: timeout.map(str::to_owned), ..EffectOptions::default() };
                 self.effect_with("child.spawn", &spec, &options)
             }
             Err(error) => Ask::failed(&self.run, program::failed(error)),
@@ -285,6 +308,15 @@ impl Ctx {
     /// Waits for the first that ends, in whichever way, and withdraws the others. [`Ask::any`] makes asks of one type.
     pub async fn race<T: DeserializeOwned>(&self, waits: impl IntoIterator<Item = Ask<T>>) -> Result<T, FunctionError> {
         waits::race(&self.run, waits.into_iter().collect()).await
+    }
+
+    /// Waits for the first branch that ends, in whichever way: a [`Branch`] is an ask, or code that waits for several in turn. What the others wait
+    /// for is withdrawn.
+    pub async fn race_branches<T: 'static>(
+        &self,
+        branches: impl IntoIterator<Item = Branch<T>>,
+    ) -> Result<T, FunctionError> {
+        waits::race_branches(&self.run, branches.into_iter().map(|branch| branch.begin(self)).collect()).await
     }
 
     /// Lets something go: the function ends without it, and an effect is not withdrawn then.
@@ -365,6 +397,31 @@ impl Ctx {
     pub fn continue_as(&self, input: &impl Serialize) -> Result<Done, FunctionError> {
         Ok(Done(Returned::Continue(serde_json::to_value(input)?)))
     }
+}
+
+/// The newest status of an instance, by its function and its key: for queries and handlers of the same world.
+pub fn status(world: &crate::World, function: &str, key: &str) -> Result<Option<Value>, crate::Failure> {
+    Ok(cells::head(world, &format!("{function}/{key}"))?.and_then(|head| head.status))
+}
+
+/// The params with a key that is the same for every attempt of an await. It is not part of what is compared with the record, because it names
+/// the world, which is another one in a fork.
+fn keyed(run: &run::Run, number: u32, (kind, params): (&str, &Value), options: &EffectOptions) -> Value {
+    let key = || Value::String(run.idempotency_key(number));
+    let mut params = params.clone();
+    if let (Some(field), Value::Object(fields)) = (&options.key_in, &mut params) {
+        fields.entry(field.clone()).or_insert_with(key);
+    }
+    if kind != "http.request" || options.retry == 0 {
+        return params;
+    }
+    if let Value::Object(fields) = &mut params
+        && let Value::Object(headers) = fields.entry("headers").or_insert_with(|| serde_json::json!({}))
+        && !headers.keys().any(|name| name.eq_ignore_ascii_case("idempotency-key"))
+    {
+        headers.insert("idempotency-key".to_owned(), key());
+    }
+    params
 }
 
 fn check_cell(key: &str) -> Result<(), FunctionError> {

@@ -1,15 +1,15 @@
 //! A program with durable functions: which event, receipt and timer goes to which instance.
 
 use super::{
-    Ctx, Done, FunctionError,
+    Ctx, FunctionError,
     cells::{
         self, CALLERS_MAX, Cancel, Entry, EntryState, FORMAT, Failed, Head, INBOX, INSTANCES_MAX, Label, Print,
-        SIGNALS_BYTES_MAX, SIGNALS_MAX, STATUS_BYTES_MAX, VALUE_BYTES_MAX, WAITERS_MAX, error_value, event_prefix,
-        head_key, is_name, matches, print_of,
+        SIGNALS_BYTES_MAX, SIGNALS_MAX, STATUS_BYTES_MAX, VALUE_BYTES_MAX, WAITERS_MAX, WOKEN_MAX, error_value,
+        event_prefix, head_key, is_name, matches, print_of,
     },
     mutants::{Mutant, planted},
     rows::{self, Log, Tail},
-    run::{Code, Returned, Run, execute},
+    run::{Code, Returned, Returns, Run, execute},
 };
 use crate::{Cause, Event, Failure, Level, Status, Value, World, cbor, kinds::EffectError};
 use serde::de::DeserializeOwned;
@@ -55,17 +55,18 @@ impl Functions {
         Self { functions: BTreeMap::new(), declared: Rc::new(declared) }
     }
 
-    /// A durable function, under the name of the event that starts it.
+    /// A durable function, under the name of the event that starts it. It gives back any value, or a [`Done`](super::Done).
     #[must_use]
-    pub fn durable<I, F>(mut self, name: &str, code: impl Fn(Ctx, I) -> F + Clone + 'static) -> Self
+    pub fn durable<I, F, R>(mut self, name: &str, code: impl Fn(Ctx, I) -> F + Clone + 'static) -> Self
     where
         I: DeserializeOwned,
-        F: Future<Output = Result<Done, FunctionError>> + 'static,
+        F: Future<Output = Result<R, FunctionError>> + 'static,
+        R: Returns,
     {
         let begin: Begin = Box::new(move |ctx, input| match serde_json::from_value::<I>(input) {
             Ok(input) => {
                 let code = code(ctx, input);
-                Box::pin(async move { code.await.map(|Done(returned)| returned) })
+                Box::pin(async move { code.await?.returned() })
             }
             Err(error) => Box::pin(std::future::ready(Err(error.into()))),
         });
@@ -329,7 +330,9 @@ impl Instances<'_> {
     }
 
     fn receipt(&mut self, label: &Label, status: Status, payload: &[u8]) -> Result<(), Failure> {
-        let Some((head, entry, number)) = self.find(label)? else { return Ok(()) };
+        let Some((head, entry, number)) = self.find(label)? else {
+            return self.detached_receipt(label, status, payload);
+        };
         let (name, attempts) = (head.label(number), entry.attempts.unwrap_or(1));
         if status == Status::Ok {
             self.world.cancel_timer(&format!("{name}/timeout"));
@@ -338,10 +341,8 @@ impl Instances<'_> {
         }
         let error: EffectError = cbor::from_slice(payload)
             .unwrap_or_else(|_| EffectError::new("RECEIPT_INVALID", String::from_utf8_lossy(payload)));
-        let may_retry = entry.retry.as_ref().is_some_and(|retry| attempts <= retry.max);
-        if may_retry && !FINAL.contains(&&*error.code) {
-            let wait_ms = RETRY_MS.checked_shl(attempts - 1).unwrap_or(RETRY_MS_MAX).min(RETRY_MS_MAX);
-            self.world.set_timer_in_ms(&format!("{name}/retry"), wait_ms, &Value::Null)?;
+        if may_retry(&entry, &error) {
+            self.world.set_timer_in_ms(&format!("{name}/retry"), wait_ms(attempts), &Value::Null)?;
             return rows::put_entry(self.world, &head, (number, &entry), None);
         }
         self.world.cancel_timer(&format!("{name}/timeout"));
@@ -358,7 +359,7 @@ impl Instances<'_> {
             let log = rows::log(self.world, &head)?;
             return self.advance(head, log).map(drop);
         }
-        let Some((head, mut entry, number)) = self.find(label)? else { return Ok(()) };
+        let Some((head, mut entry, number)) = self.find(label)? else { return self.detached_timer(label) };
         let (name, attempts) = (head.label(number), entry.attempts.unwrap_or(1));
         match (label.part.as_deref(), &entry.retry) {
             (Some("retry"), Some(retry)) => {
@@ -375,6 +376,37 @@ impl Instances<'_> {
                 self.resolve((head, entry, number), (EntryState::Error, value))
             }
             (None, _) => self.resolve((head, entry, number), (EntryState::Ok, Value::Null)),
+        }
+    }
+
+    /// The receipt of an effect that a function let go, and that is tried again without it.
+    fn detached_receipt(&mut self, label: &Label, status: Status, payload: &[u8]) -> Result<(), Failure> {
+        let Some((_, entry)) = rows::detached(self.world, label)? else { return Ok(()) };
+        let error: EffectError = cbor::from_slice(payload)
+            .unwrap_or_else(|_| EffectError::new("RECEIPT_INVALID", String::from_utf8_lossy(payload)));
+        if status != Status::Ok && may_retry(&entry, &error) {
+            let wait_ms = wait_ms(entry.attempts.unwrap_or(1));
+            return Ok(self.world.set_timer_in_ms(&format!("{}/retry", label.effect()), wait_ms, &Value::Null)?);
+        }
+        self.world.cancel_timer(&format!("{}/timeout", label.effect()));
+        rows::forget_detached(self.world, label);
+        Ok(())
+    }
+
+    fn detached_timer(&mut self, label: &Label) -> Result<(), Failure> {
+        let Some((number, mut entry)) = rows::detached(self.world, label)? else { return Ok(()) };
+        match (label.part.as_deref(), &entry.retry) {
+            (Some("retry"), Some(retry)) => {
+                self.world.emit(&entry.name, &retry.params, &label.effect())?;
+                entry.attempts = Some(entry.attempts.unwrap_or(1) + 1);
+                rows::put_detached(self.world, (&label.instance, label.run), (number, &entry))
+            }
+            _ => {
+                self.world.cancel(&label.effect());
+                self.world.cancel_timer(&format!("{}/retry", label.effect()));
+                rows::forget_detached(self.world, label);
+                Ok(())
+            }
         }
     }
 
@@ -396,9 +428,15 @@ impl Instances<'_> {
                 format!("more than {WAITERS_MAX} awaits wait for `{schema}`: send it with the key of an instance");
             return Err(refused("FUNCTIONS_FULL", message));
         }
-        for (waiter, wanted) in waiters {
+        let woken: Vec<_> = waiters.into_iter().filter(|(_, wanted)| matches(value, wanted)).collect();
+        if woken.len() > WOKEN_MAX {
+            let message =
+                format!("more than {WOKEN_MAX} awaits would take this `{schema}`: send it with the key of an instance");
+            return Err(refused("FUNCTIONS_FULL", message));
+        }
+        for (waiter, _) in woken {
             let label = Label::parse(&format!("$fn/{}", &waiter[prefix.len()..]));
-            let Some(label) = label.filter(|_| matches(value, &wanted)) else { continue };
+            let Some(label) = label else { continue };
             let Some(found) = self.find(&label)? else { continue };
             self.world.delete(&waiter);
             taken_by.push(found.0.instance());
@@ -444,8 +482,12 @@ impl Instances<'_> {
     }
 
     /// `{"cancel": "order/17", "reason": …}`, `{"pause": …}`, `{"resume": …}` or `{"resolve": …, "await": 3, "ok": …}`, with `error` in place
-    /// of `ok` for a failure: what an operator asks for.
+    /// of `ok` for a failure: what an operator asks for. And `{"check": ["order/17", …]}`: which of these would diverge on this program, which a
+    /// rehearsal asks.
     fn command(&mut self, command: &Value) -> Result<(), Failure> {
+        if let Some(Value::Array(names)) = command.get("check") {
+            return self.answer_check(names);
+        }
         let verb = ["cancel", "pause", "resume", "resolve"].into_iter().find(|verb| command.get(verb).is_some());
         let instance = verb.and_then(|verb| command[verb].as_str()).unwrap_or_default();
         let (Some(verb), Some(mut head)) = (verb, cells::head(self.world, instance)?) else {
@@ -504,7 +546,7 @@ impl Instances<'_> {
             after = Some(last.clone());
             for (_, head) in page.into_iter().filter(|(_, head)| head.ended_ns.is_none()) {
                 match self.would_diverge(&head)? {
-                    Some(why) => diverged.push(format!("{}: {why}", head.instance())),
+                    Some((_, why)) => diverged.push(format!("{}: {why}", head.instance())),
                     None if head.state == "diverged" => standing.push(head),
                     None => {}
                 }
@@ -522,13 +564,29 @@ impl Instances<'_> {
         Ok(())
     }
 
-    fn would_diverge(&self, head: &Head) -> Result<Option<String>, Failure> {
+    fn answer_check(&mut self, names: &[Value]) -> Result<(), Failure> {
+        let mut diverged = Vec::new();
+        for name in names.iter().filter_map(Value::as_str) {
+            let head = cells::head(self.world, name)?.filter(|head| head.ended_ns.is_none());
+            let Some(head) = head else { continue };
+            if let Some((number, message)) = self.would_diverge(&head)? {
+                diverged.push(serde_json::json!({ "instance": name, "await": number, "message": message }));
+            }
+        }
+        if self.given.origin.wants_reply {
+            self.world.reply(&self.given.seq, &serde_json::json!({ "diverged": diverged }))?;
+        }
+        Ok(())
+    }
+
+    /// At which await the instance would go another way than is on record, and how.
+    fn would_diverge(&self, head: &Head) -> Result<Option<(u32, String)>, Failure> {
         if head.format != FORMAT {
             let why = "it is on record in another format: let it end on the program that it runs on";
-            return Ok(Some(why.to_owned()));
+            return Ok(Some((0, why.to_owned())));
         }
         let Some(begin) = self.functions.functions.get(&head.function) else {
-            return Ok(Some(format!("the program has no function `{}`", head.function)));
+            return Ok(Some((0, format!("the program has no function `{}`", head.function))));
         };
         if head.ran == 0 {
             return Ok(None);
@@ -539,8 +597,18 @@ impl Instances<'_> {
         let run = Rc::new(RefCell::new(run));
         execute(&run, begin(Ctx::of(&run), input));
         let diverged = run.borrow().diverged.clone();
-        Ok(diverged.map(|diverged| diverged.message))
+        Ok(diverged.map(|diverged| (diverged.number, diverged.message)))
     }
+}
+
+fn may_retry(entry: &Entry, error: &EffectError) -> bool {
+    let attempts = entry.attempts.unwrap_or(1);
+    entry.retry.as_ref().is_some_and(|retry| attempts <= retry.max) && !FINAL.contains(&&*error.code)
+}
+
+/// How long to wait after so many attempts.
+fn wait_ms(attempts: u32) -> u64 {
+    RETRY_MS.checked_shl(attempts - 1).unwrap_or(RETRY_MS_MAX).min(RETRY_MS_MAX)
 }
 
 /// A called function that failed answers with its failure, which is one here, too.

@@ -4,7 +4,7 @@
 //! (bytes, floats, integers beyond 2^53) its cell is `{"row": …, "value": …}`. A page is rows with commas between them: awaits that have ended
 //! are moved there, so that a step reads a long log in a few pieces.
 
-use super::cells::{Entry, EntryState, Head, PREFIX, Retry, log_key};
+use super::cells::{Entry, EntryState, Head, Label, PREFIX, Retry, log_key};
 use crate::{Failure, Value, World, bytes::BYTES, cbor};
 use serde::Deserialize;
 use serde_json::json;
@@ -298,6 +298,32 @@ pub(crate) fn compact(world: &mut World, head: &Head, entries: &[Entry], tail: &
         world.delete(&log_key(&instance, number));
     }
     world.put(&format!("{}{:06}", page_prefix(&instance), tail.pages - 1), &rows.join(","))
+}
+
+fn detached_key(instance: &str, run: u32, number: u32) -> String {
+    format!("{PREFIX}o/{instance}/{run}.{number}")
+}
+
+/// Keeps an effect that is tried again without its function, which has ended or started over.
+pub(crate) fn put_detached(
+    world: &mut World,
+    (instance, run): (&str, u32),
+    (number, entry): (u32, &Entry),
+) -> Result<(), Failure> {
+    let (_, cell) = write_row(number, entry)?;
+    world.put_bytes(&detached_key(instance, run, number), &cbor::encode(&cell));
+    Ok(())
+}
+
+/// The effect that a label names, if it is tried again without its function.
+pub(crate) fn detached(world: &World, label: &Label) -> Result<Option<(u32, Entry)>, Failure> {
+    let Some(number) = label.number else { return Ok(None) };
+    let cell = world.get_bytes(&detached_key(&label.instance, label.run, number));
+    cell.map(|cell| Ok(read(&cell)?.0)).transpose()
+}
+
+pub(crate) fn forget_detached(world: &mut World, label: &Label) {
+    world.delete(&detached_key(&label.instance, label.run, label.number.unwrap_or(0)));
 }
 
 pub(crate) fn delete_log(world: &mut World, head: &Head) {

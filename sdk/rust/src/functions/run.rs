@@ -21,6 +21,9 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
+/// What the seed grows by when a function starts over, so that it draws other numbers.
+const RUN_STEP: u64 = 0xd1b5_4a32_d192_ed03;
+
 /// Where something is waited for: cancelling it ends all waits in it and in those within.
 pub(crate) struct Scope {
     parent: Option<Rc<Scope>>,
@@ -105,10 +108,28 @@ pub(crate) type Shared = Rc<RefCell<Run>>;
 pub(crate) type Code = Pin<Box<dyn Future<Output = Result<Returned, FunctionError>>>>;
 
 /// The outcome of a function.
-pub(crate) enum Returned {
+pub enum Returned {
     Value(Value),
     /// It starts over with this input.
     Continue(Value),
+}
+
+/// A value that a durable function may give back: anything that has a JSON form, or a [`Done`](super::Done), which can also start over.
+pub trait Returns {
+    #[doc(hidden)]
+    fn returned(self) -> Result<Returned, FunctionError>;
+}
+
+impl<T: serde::Serialize> Returns for T {
+    fn returned(self) -> Result<Returned, FunctionError> {
+        Ok(Returned::Value(serde_json::to_value(self)?))
+    }
+}
+
+impl Returns for super::Done {
+    fn returned(self) -> Result<Returned, FunctionError> {
+        Ok(self.0)
+    }
 }
 
 impl Run {
@@ -385,6 +406,10 @@ impl Run {
             let is_detached = self.asks.get(&number).is_some_and(|slot| slot.is_detached.get());
             if entry.kind != "effect" || !is_detached {
                 self.withdraw_number(number);
+            } else if entry.retry.is_some() {
+                let instance = (&*self.head.instance(), self.head.run);
+                // What is written was made here: it has a form.
+                drop(rows::put_detached(&mut self.world, instance, (number, &entry)));
             }
         }
     }
@@ -405,13 +430,19 @@ impl Run {
         Some(self.head.signals.remove(at).1)
     }
 
-    /// The next number of 64 bits. The instance's seed determines the sequence.
+    /// The next number of 64 bits. The instance's seed and the number of its run determine the sequence.
     pub(crate) fn random(&mut self) -> u64 {
         self.drawn += 1;
-        let mut mixed = self.head.seed.wrapping_add(self.drawn.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let seed = self.head.seed.wrapping_add(u64::from(self.head.run).wrapping_mul(RUN_STEP));
+        let mut mixed = seed.wrapping_add(self.drawn.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ mixed >> 31
+    }
+
+    /// A text that no other await has: the same in every run and for every attempt, another one in a fork.
+    pub(crate) fn idempotency_key(&self, number: u32) -> String {
+        format!("{}/{}/{}.{number}/{:x}", self.world.id(), self.head.instance(), self.head.run, self.head.seed)
     }
 
     /// The failure of the code, for the record.

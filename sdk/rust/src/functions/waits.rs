@@ -1,8 +1,8 @@
 //! The awaits of durable functions, alone and several at once.
 
 use super::{
-    FunctionError,
-    run::{Shared, Slot},
+    Ctx, FunctionError,
+    run::{Scope, Shared, Slot},
 };
 use crate::Value;
 use serde::de::DeserializeOwned;
@@ -103,6 +103,45 @@ pub(super) async fn race<T: DeserializeOwned>(run: &Shared, mut waits: Vec<Ask<T
     .await;
     let mut run = run.borrow_mut();
     waits.iter().filter(|wait| !wait.is_settled()).for_each(|wait| run.withdraw(&wait.slot));
+    first
+}
+
+type BeginBranch<T> = Box<dyn FnOnce(Ctx) -> Pinned<T>>;
+
+/// One way of a race: an ask, or code that waits for several things in turn.
+pub struct Branch<T>(BeginBranch<T>);
+
+impl<T: 'static> Branch<T> {
+    /// Code that waits with the `Ctx` that it gets, so that what it waits for can be withdrawn when another branch ends first.
+    pub fn of<F: Future<Output = Result<T, FunctionError>> + 'static>(begin: impl FnOnce(Ctx) -> F + 'static) -> Self {
+        Self(Box::new(move |ctx| Box::pin(begin(ctx))))
+    }
+
+    pub(super) fn begin(self, ctx: &Ctx) -> Begun<T> {
+        let scoped = ctx.scope();
+        Begun { scope: scoped.scope.clone(), wait: (self.0)(scoped) }
+    }
+}
+
+pub(super) struct Begun<T> {
+    scope: Rc<Scope>,
+    wait: Pinned<T>,
+}
+
+/// Ends as the first branch ends, and cancels the scopes of the others.
+pub(super) async fn race_branches<T>(run: &Shared, mut branches: Vec<Begun<T>>) -> Result<T, FunctionError> {
+    let (at, first) = std::future::poll_fn(|context| {
+        for (at, branch) in branches.iter_mut().enumerate() {
+            if let Poll::Ready(ended) = branch.wait.as_mut().poll(context) {
+                return Poll::Ready((at, ended));
+            }
+        }
+        Poll::Pending
+    })
+    .await;
+    for (_, lost) in branches.iter().enumerate().filter(|(number, _)| *number != at) {
+        run.borrow_mut().cancel(&lost.scope, "another branch of the race ended first");
+    }
     first
 }
 

@@ -86,21 +86,22 @@ impl<P: Program> DurableWorld<P> {
         self.step(|world| world.step(cause.clone()))
     }
 
-    /// Answers the first open effect of a kind.
+    /// Answers the oldest open effect of a kind.
     pub fn answer(&mut self, kind: &str, value: impl Serialize) -> Result<Step, Failure> {
         let (label, value) = (self.open(kind)?, serde_json::to_value(value)?);
         self.step(|world| world.receipt(&label, Status::Ok, &value))
     }
 
-    /// The first open effect of a kind is not carried out.
+    /// The oldest open effect of a kind is not carried out.
     pub fn fail_effect(&mut self, kind: &str, code: &str, reason: &str) -> Result<Step, Failure> {
         let label = self.open(kind)?;
         self.step(|world| world.fail(&label, code, reason))
     }
 
     fn open(&self, kind: &str) -> Result<String, Failure> {
-        let mut open = self.world.state.intents.values();
-        let found = open.find(|intent| intent.kind == kind).map(|intent| intent.label.clone());
+        let State { intents, ages, .. } = &self.world.state;
+        let open = intents.values().filter(|intent| intent.kind == kind);
+        let found = open.min_by_key(|intent| ages.get(&intent.label)).map(|intent| intent.label.clone());
         let unknown = || Failure::coded("RECEIPT_UNKNOWN", format!("no effect of the kind `{kind}` is open"));
         found.ok_or_else(unknown)
     }

@@ -220,6 +220,8 @@ fn open_effect(state: &mut State, kind: &str, params: &[u8], label: &str) -> Res
     let value = cbor::decode(params).map_err(|error| Failure::coded("OUTPUT_REFUSED", error.to_string()))?;
     let intent = Intent { kind: kind.to_owned(), label: label.clone(), params: value };
     state.step.intents.push(intent.clone());
+    state.opened += 1;
+    state.ages.insert(label.clone(), state.opened);
     state.intents.insert(label, intent);
     Ok(Ok(()))
 }

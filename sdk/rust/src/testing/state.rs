@@ -14,6 +14,9 @@ pub(crate) struct State {
     pub(crate) offer: Rc<Offer>,
     pub(crate) cells: BTreeMap<String, Vec<u8>>,
     pub(crate) intents: BTreeMap<String, Intent>,
+    /// How many intents were opened before the one with this label, and in all.
+    pub(crate) ages: BTreeMap<String, u64>,
+    pub(crate) opened: u64,
     pub(crate) timers: BTreeMap<String, Timer>,
     /// Labels of effects that were answered or withdrawn.
     pub(crate) closed: BTreeSet<String>,
@@ -37,6 +40,8 @@ impl State {
             offer: Rc::new(offer),
             cells: BTreeMap::new(),
             intents: BTreeMap::new(),
+            ages: BTreeMap::new(),
+            opened: 0,
             timers: BTreeMap::new(),
             closed: BTreeSet::new(),
             now_ns: 1_000_000_000,
