@@ -94,7 +94,9 @@ class Misuses(unittest.TestCase):
         world = TestWorld(script, offer)
         for action in case["do"]:
             script.calls = made(action.get("calls", []))
-            self.assertEqual(outcome(lambda: self.act(world, action)), action["is"], action)
+            # Of a receipt that no adapter could give, a test hears; a server delivers it.
+            expected = action.get("in_a_test", action["is"])
+            self.assertEqual(outcome(lambda: self.act(world, action)), expected, action)
             if "heard" in action:
                 self.assertEqual(world.cell("heard"), action["heard"])
         self.assertIsNone(world.cell("lost"))

@@ -90,7 +90,8 @@ for (const entry of table.cases) {
     const world = new TestWorld(script, offer);
     for (const action of entry.do) {
       calls = made(action.calls ?? []);
-      strictEqual(outcome(() => act(world, action)), action.is, JSON.stringify(action));
+      // Of a receipt that no adapter could give, a test hears; a server delivers it.
+      strictEqual(outcome(() => act(world, action)), action.in_a_test ?? action.is, JSON.stringify(action));
       if (action.heard) strictEqual(world.cell("heard"), action.heard);
     }
     deepStrictEqual(world.cell("lost"), undefined);
