@@ -25,6 +25,21 @@ pub enum AnyEngine {
     Memory(Memory),
 }
 
+impl AnyEngine {
+    /// Which one it is, in a word.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Embedded(_) => "embedded",
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => "postgres",
+            #[cfg(feature = "foundationdb")]
+            Self::FoundationDb(_) => "foundationdb",
+            #[cfg(feature = "testing")]
+            Self::Memory(_) => "memory",
+        }
+    }
+}
+
 impl From<Embedded> for AnyEngine {
     fn from(engine: Embedded) -> Self {
         Self::Embedded(engine)

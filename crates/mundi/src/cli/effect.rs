@@ -19,7 +19,8 @@ pub(super) enum EffectCommand {
         /// How the effect ended.
         #[arg(long, value_parser = ["ok", "error", "timeout"])]
         status: String,
-        /// The payload of the receipt, as JSON; null by default.
+        /// The payload of the receipt: JSON, anything else is a string; null by default.
+        #[arg(allow_negative_numbers = true)]
         payload: Option<String>,
         /// The world of the intent: also finds one that is in no queue, such as a dead letter's.
         #[arg(long)]
@@ -38,7 +39,7 @@ pub(super) enum EffectCommand {
         #[command(flatten)]
         of: Effect,
     },
-    /// Lists open effects.
+    /// Lists open effects. One that has ended is in the journal of its world: `mundi world journal`, `mundi effect describe --world`.
     List {
         #[command(flatten)]
         listing: Listing,
@@ -48,6 +49,9 @@ pub(super) enum EffectCommand {
         /// Only those of this kind, such as `http.request`.
         #[arg(long)]
         kind: Option<String>,
+        /// Only those that were never tried, that wait for their next attempt, or that are carried out.
+        #[arg(long, value_parser = ["pending", "waiting", "claimed"])]
+        stage: Option<String>,
     },
     /// Starts the next attempt of a waiting effect, or of a dead letter, now.
     Retry {
@@ -63,7 +67,7 @@ pub(super) struct Effect {
     server: Server,
     /// Its intent (`i_…`), which never changes; or its queue position (`e_…`).
     effect: String,
-    /// Its world: also finds an effect that has ended, in the world's journal.
+    /// Its world. Required for an effect that has ended: it is found in the journal of its world only.
     #[arg(long)]
     world: Option<String>,
 }
@@ -88,7 +92,7 @@ impl EffectCommand {
                 out.object(&of.server.post(&path, &json!({ "reason": reason, "world": of.world })).await?)
             }
             Self::Describe { of } => describe(out, &of.server.get(&of.path("")).await?),
-            Self::List { listing, world, kind } => {
+            Self::List { listing, world, kind, stage } => {
                 let columns = [
                     ("EFFECT", "effect"),
                     ("STAGE", "stage"),
@@ -98,7 +102,7 @@ impl EffectCommand {
                     ("ATTEMPTS", "attempts"),
                     ("LAST FAILURE", "failure"),
                 ];
-                let filters = [("world", world), ("kind", kind)];
+                let filters = [("world", world), ("kind", kind), ("stage", stage)];
                 let (mut effects, next) = listing.pages("effects", &filters).await?;
                 if !out.is_json() {
                     effects.iter_mut().for_each(|effect| effect["failure"] = failure(effect).into());

@@ -351,6 +351,13 @@ async fn stores(operator: &Operator<'_>) {
     operator.get("/metrics", &[]).await.ok(200);
     operator.get("/v1/universes", &[]).await.ok(200);
     operator.get("/v1/whoami", &[]).await.ok(200);
+    let checkup = operator.get("/v1/checkup", &[]).await.ok(200);
+    assert_eq!((&checkup["engine"], &checkup["draining"]), (&json!("postgres"), &json!(false)));
+    let checks = checkup["findings"].as_array().unwrap().iter();
+    let checks: Vec<_> = checks.map(|it| text(&it["check"])).collect();
+    for wanted in ["engine", "database", "fsync", "connections", "clock", "objects"] {
+        assert!(checks.iter().any(|it| it == wanted), "no {wanted} in {checks:?}");
+    }
     operator.post("/v1/universes", &[], &json!({ "name": "other" })).await.ok(201);
     operator.get(U, &[]).await.ok(200);
     let token = operator.post("/v1/tokens", &[], &json!({ "can": ["read"] })).await.ok(201);

@@ -14,7 +14,7 @@ use mundi_store::{
         effect_attempt::FailedAttempt,
         effect_dedupe::{self, EffectStatus},
         effect_pending::EffectItem,
-        effect_place::EffectPlace,
+        effect_place::{EffectPlace, EffectStage},
         queue::{Queue, QueueSeq},
     },
     protocol::{
@@ -68,8 +68,20 @@ impl<P: Plane> Ops<P> {
         after: Option<EffectPlace>,
         items_max: usize,
     ) -> Result<Page<QueuedEffect, EffectPlace>, RuntimeError> {
+        self.list_effects_at(None, world, kind, after, items_max).await
+    }
+
+    /// Only those at a stage.
+    pub async fn list_effects_at(
+        &self,
+        stage: Option<EffectStage>,
+        world: Option<WorldId>,
+        kind: Option<&str>,
+        after: Option<EffectPlace>,
+        items_max: usize,
+    ) -> Result<Page<QueuedEffect, EffectPlace>, RuntimeError> {
         let (universe, kind) = (self.universe, kind.map(str::to_owned));
-        Ok(self.plane.run(&ListEffects { universe, world, kind, after, items_max }).await?.output)
+        Ok(self.plane.run(&ListEffects { universe, world, kind, stage, after, items_max }).await?.output)
     }
 
     pub async fn read_effect(&self, place: EffectPlace) -> Result<QueuedEffect, RuntimeError> {
@@ -285,14 +297,14 @@ impl<P: Plane> Ops<P> {
         Ok(None)
     }
 
-    /// What is remembered of an effect that is over, for as long as the dedupe window.
+    /// The attempts of an effect that is over, which are kept for as long as the dedupe window.
     async fn failed_attempts(&self, intent: IntentHash, world: WorldId) -> Result<Vec<FailedAttempt>, RuntimeError> {
         let mut tx = self.plane.engine().begin().await?;
         let known = effect_dedupe::read(&mut tx, self.universe, world, intent).await?;
         Ok(known.and_then(|known| known.failed).unwrap_or_default())
     }
 
-    /// What the journal says of an effect, from the newest record back.
+    /// Looks for an effect in the journal, from the newest record back.
     async fn journaled_effect(&self, intent: IntentHash, world: WorldId) -> Result<Option<FoundEffect>, RuntimeError> {
         let found = self.describe_world(world).await?;
         let (first, mut end) = (found.meta.first_height.get(), found.head.map_or(0, |head| head.height.get()));

@@ -48,14 +48,14 @@ pub(super) struct Effect {
     not_before: Option<Moment>,
     /// The code of the newest failure.
     last_failure: Option<String>,
-    /// What went wrong then.
+    /// The reason of the last failure.
     last_reason: Option<String>,
     /// The newest attempts that failed, the oldest first; at most ten.
     failed: Vec<Attempt>,
     claimed_by: Option<String>,
     claimed_until_ns: Option<u64>,
     claimed_until: Option<Moment>,
-    /// What it is addressed by as a dead letter.
+    /// Its id as a dead letter.
     dead_letter: Option<String>,
     receipt: Option<ReceiptOf>,
 }
@@ -159,7 +159,7 @@ impl From<Box<JournaledEffect>> for Effect {
 }
 
 impl Effect {
-    /// What its item says.
+    /// Reads its queue item.
     fn new(item: EffectItem) -> Self {
         Self {
             effect: item.intent.to_string(),
@@ -225,10 +225,21 @@ impl From<QueuedEffect> for Effect {
 pub(super) struct EffectsParams {
     world: Option<String>,
     kind: Option<String>,
+    /// `pending`, `waiting` (for its next attempt) or `claimed`; all of them if it is not given.
+    stage: Option<String>,
     /// Where the page before ended: its `next`.
     after: Option<String>,
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
+}
+
+fn stage_called(name: &str) -> Result<EffectStage, Problem> {
+    Ok(match name {
+        "pending" => EffectStage::Pending,
+        "waiting" => EffectStage::Waiting,
+        "claimed" => EffectStage::Claimed,
+        _ => return Err(Problem::invalid(format!("stage: `{name}` is none of pending, waiting, claimed"))),
+    })
 }
 
 /// The effects that have no receipt yet.
@@ -242,7 +253,9 @@ pub(super) async fn list(
 ) -> Result<Json<ListPage<Effect>>, Problem> {
     let world = wanted_world(&universe, params.world.as_deref()).await?;
     let after = params.after.as_deref().map(str::parse).transpose()?;
-    let page = universe.ops().list_effects(world, params.kind.as_deref(), after, limit(params.limit)?).await?;
+    let stage = params.stage.as_deref().map(stage_called).transpose()?;
+    let (kind, limit) = (params.kind.as_deref(), limit(params.limit)?);
+    let page = universe.ops().list_effects_at(stage, world, kind, after, limit).await?;
     let Json(page) = ListPage::of(page, Effect::from);
     Ok(Json(ListPage { items: with_names(&universe, page.items).await?, ..page }))
 }
@@ -323,7 +336,7 @@ pub(super) async fn cancel(
 #[serde(deny_unknown_fields)]
 pub(super) struct AnswerForm {
     status: AnswerStatus,
-    /// What the program gets with the receipt: null if nothing is said.
+    /// The payload that the program gets with the receipt: null if it is absent.
     #[serde(default)]
     payload: serde_json::Value,
     /// The world of the intent. With it an intent is found that is in no queue, such as one whose effect is a dead letter.

@@ -8,7 +8,7 @@ use axum::Json;
 use mundi_model::limits;
 use mundi_store::{
     protocol::{WorldFilter, WorldSummary},
-    values::WorldState,
+    values::{ListedState, Queue, WorldState},
 };
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -34,6 +34,7 @@ pub(super) struct WorldCounts {
     /// Those of them that a worker has in memory.
     held: u64,
     on_hold: u64,
+    paused: u64,
     /// A step failed since they were last upgraded, resumed, retried or skipped.
     failed: u64,
     archived: u64,
@@ -48,6 +49,7 @@ impl WorldCounts {
         self.total += 1;
         self.held += u64::from(lease.is_some());
         self.on_hold += u64::from(meta.hold.is_some());
+        self.paused += u64::from(meta.listed_state() == ListedState::Paused);
         self.failed += u64::from(failure.is_some());
         self.archived += u64::from(meta.state == WorldState::Archived);
         self.forks += u64::from(meta.lineage.is_some());
@@ -71,7 +73,8 @@ pub(super) async fn summary(UniverseScope { universe, .. }: UniverseScope<READ>)
         }
     }
     let depths = universe.ops().queue_depths().await?;
+    let inboxes = universe.ops().list_dead_letters(Queue::Inboxes, None, None, limits::LIST_ITEMS_MAX).await?;
     let [effects_pending, effects_waiting, effects_claimed] = depths.effects;
-    let (timers, dead_letters) = (depths.timers, depths.dead_letters.iter().sum());
+    let (timers, dead_letters) = (depths.timers, depths.dead_letters.iter().sum::<u64>() + inboxes.items.len() as u64);
     Ok(Json(Summary { worlds, effects_pending, effects_waiting, effects_claimed, timers, dead_letters }))
 }

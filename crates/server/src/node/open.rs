@@ -56,6 +56,7 @@ impl Node {
         let clock = Arc::new(FleetClock::new(config.node.clock_skew_ms.saturating_mul(1_000_000)));
         set_right(&clock, &engine).await?;
         let node = Self::start_by(clock.clone(), engine, objects, programs, node).await?;
+        let _it_is_new = node.0.configured.set(config.clone());
         let engine = node.plane().engine.clone();
         node.plane().spawner().spawn(Box::pin(async move {
             loop {

@@ -381,6 +381,50 @@ async fn a_token_sees_only_its_universe_in_sql_and_in_lists() {
     server.post(&format!("{U}/sql"), &json!({ "query": "select 1" })).await.refused(401, "TOKEN_MISSING");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_says_what_it_stands_on_to_those_who_read_all_universes() {
+    let folder = tempfile::tempdir().unwrap();
+    let (open, guarded) = Server::start_both(folder.path()).await;
+    let checkup = open.get("/v1/checkup").await.ok(200);
+    assert_eq!((&checkup["engine"], &checkup["objects"]), (&json!("embedded"), &json!("LocalFileSystem")));
+    assert_eq!(checkup["roles"], json!(["world", "adapter", "timer", "orchestrator", "watcher", "api"]));
+    let finding = |check: &str, found: &str| json!({ "check": check, "verdict": "ok", "found": found, "advice": null });
+    let expected = [finding("engine", "embedded, answers"), finding("objects", "LocalFileSystem, answers")];
+    assert_eq!(checkup["findings"], json!(expected));
+    let ask = async |form: Value| {
+        let token = open.post("/v1/tokens", &form).await.ok(201)["token"].as_str().unwrap().to_owned();
+        let request = guarded.request(Method::GET, "/v1/checkup").bearer_auth(&token);
+        Answer::of(request.send().await.unwrap()).await
+    };
+    ask(json!({ "can": ["read"] })).await.ok(200);
+    ask(json!({ "can": ["metrics"], "universe": "default" })).await.ok(200);
+    ask(json!({ "can": ["read", "send", "admin"], "universe": "default" })).await.refused(403, "TOKEN_DENIED");
+    guarded.get("/v1/checkup").await.refused(401, "TOKEN_MISSING");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn open_effects_are_listed_by_stage_and_paused_worlds_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path()).await;
+    create(&server, "asks", "kv", json!({})).await;
+    for key in ["a", "b"] {
+        let ask = json!({ "key": key, "kind": "external.task", "params": {} });
+        server.post(&format!("{W}/asks/call/ask"), &ask).await.ok(200);
+    }
+    let claim = json!({ "kinds": ["external.task"], "limit": 1, "wait": "10s", "ttl": "1h" });
+    let claimed = server.post(&format!("{U}/tasks/claim"), &claim).await.ok(200);
+    assert_eq!(claimed.as_array().map(Vec::len), Some(1), "{claimed}");
+    for (stage, count) in [("pending", 1), ("waiting", 0), ("claimed", 1)] {
+        let found = server.get(&format!("{U}/effects?stage={stage}")).await.ok(200);
+        let stages: Vec<_> = found["items"].as_array().unwrap().iter().map(|it| it["stage"].clone()).collect();
+        assert_eq!(stages, vec![json!(stage); count], "{found}");
+    }
+    server.get(&format!("{U}/effects?stage=lost")).await.refused(400, "REQUEST_INVALID");
+    assert_eq!(server.get(&format!("{U}/summary")).await.ok(200)["worlds"]["paused"], 0);
+    server.post(&format!("{W}/asks/pause"), &json!({})).await;
+    assert_eq!(server.get(&format!("{U}/summary")).await.ok(200)["worlds"]["paused"], 1);
+}
+
 /// The next event of a stream.
 async fn changed(stream: &mut reqwest::Response, rest: &mut String) -> Vec<String> {
     loop {

@@ -83,6 +83,12 @@ impl Objects {
         Self { store, requests: None }
     }
 
+    /// Which store it is, without its address: `LocalFileSystem`, `AmazonS3`.
+    pub fn kind(&self) -> String {
+        let shown = self.store.to_string();
+        shown.split(['(', ' ']).next().unwrap_or_default().to_owned()
+    }
+
     /// The same store, whose requests end in time and are made again if they fail.
     #[must_use]
     pub fn with_requests(self, clock: Arc<dyn Clock>, policy: RequestPolicy) -> Self {

@@ -258,7 +258,7 @@ fn operators_bring_a_call_forward_cancel_and_answer_it() {
         let operator = Operator { token: None, name: "ops".into() };
         let waiting = async |store: &Store| -> EffectPlace {
             let (universe, after, items_max) = (store.universe, None, 9);
-            let list = ListEffects { universe, world: None, kind: None, after, items_max };
+            let list = ListEffects { universe, world: None, kind: None, stage: None, after, items_max };
             store.run(&list).await.unwrap().output.items.remove(0).place
         };
         for how in 0..3 {

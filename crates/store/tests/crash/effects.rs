@@ -187,7 +187,7 @@ fn intervene_in_effects() {
             .unwrap();
         store.run(&claim_of(store, 1)).await.unwrap();
         let (universe, world) = (store.universe, None);
-        let list = ListEffects { universe, world, kind: None, after: None, items_max: 10 };
+        let list = ListEffects { universe, world, kind: None, stage: None, after: None, items_max: 10 };
         store.run(&list).await.unwrap().output.items.into_iter().map(|effect| effect.place).collect::<Vec<_>>()
     };
     let act = async |store: &Store, places: &Vec<EffectPlace>| {
@@ -221,7 +221,8 @@ fn answer_effects_by_hand() {
         let claim = Claim { token: [3; 16], worker: WorkerId::new(1).unwrap(), deadline_ns: 900, attempt: 1 };
         ask_in_process(store, fence, &["b"], TERMS, claim).await.unwrap();
         ask(store, fence, &["a"], TERMS).await.unwrap();
-        let list = ListEffects { universe: store.universe, world: None, kind: None, after: None, items_max: 10 };
+        let list =
+            ListEffects { universe: store.universe, world: None, kind: None, stage: None, after: None, items_max: 10 };
         let mut asked: Vec<_> = store.run(&list).await.unwrap().output.items;
         asked.sort_by_key(|effect| effect.item.height);
         assert_eq!(asked.len(), 3);

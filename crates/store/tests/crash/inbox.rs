@@ -127,7 +127,7 @@ fn call_another_world() {
             if again {
                 make_call(store, &effect, to).await.unwrap();
                 let (universe, now_ns) = (store.universe, store.clock.now_ns());
-                let list = ListEffects { universe, world: None, kind: None, after: None, items_max: 1 };
+                let list = ListEffects { universe, world: None, kind: None, stage: None, after: None, items_max: 1 };
                 let place = store.run(&list).await.unwrap().output.items.remove(0).place;
                 store.run(&RetryEffect { universe, place, now_ns }).await.unwrap();
                 let claim = ClaimEffects { kind: "world.call".into(), ..claim_of(store, 3) };

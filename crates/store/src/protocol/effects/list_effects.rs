@@ -27,6 +27,8 @@ pub struct ListEffects {
     pub universe: UniverseId,
     pub world: Option<WorldId>,
     pub kind: Option<String>,
+    /// Only those at this stage.
+    pub stage: Option<EffectStage>,
     pub after: Option<EffectPlace>,
     pub items_max: usize,
 }
@@ -78,7 +80,8 @@ impl Protocol for ListEffects {
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Page<QueuedEffect, EffectPlace>, StoreError> {
         let (mut page, mut room) = (Page::new(), Room::new(self.items_max));
         let first = self.after.map_or(EffectStage::Pending, |after| after.stage);
-        for stage in EffectStage::ALL.into_iter().filter(|stage| *stage >= first) {
+        let wanted = |stage: &EffectStage| *stage >= first && self.stage.is_none_or(|only| only == *stage);
+        for stage in EffectStage::ALL.into_iter().filter(wanted) {
             let mut span = stage.family().prefix(self.universe).span();
             if let Some(after) = self.after.filter(|after| after.stage == stage) {
                 span = span.after(&effect_place::key(self.universe, after));
