@@ -1,10 +1,10 @@
 //! The routes and the OpenAPI document.
 
 use super::{
-    Api, HotRoutes, Problem, Routes, blobs, bulk, bundles, checkup, children, console, dead_letters, effects, events, forks,
-    functions, health, journal, labels, logs, pools, program_names, programs, quotas, requests::Watch, snapshots,
-    space, sql, state, steps, summary, tasks, timers, tokens, universe_events, universes, verify, whoami, why, workers,
-    world_commands, worlds,
+    Api, HotRoutes, Problem, Routes, blobs, bulk, bundles, checkup, children, console, dead_letters, effects, events,
+    forks, functions, health, journal, labels, logs, pools, program_names, programs, quotas, requests::Watch,
+    snapshots, space, sql, state, steps, summary, tasks, timers, tokens, universe_events, universes, verify, whoami,
+    why, workers, world_commands, worlds,
 };
 use crate::mcp;
 use axum::{

@@ -51,6 +51,7 @@ pub(crate) use universe::CALL_TIMEOUT;
 pub use universe::Universe;
 
 use crate::{
+    config::Config,
     programs::{NamedProgram, Programs},
     quotas::{Refusals, TokenAccounts},
 };
@@ -75,7 +76,12 @@ use mundi_store::{
 };
 use parking_lot::RwLock;
 use reports::Reports;
-use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 /// The plane that a node gives to its roles.
 pub type NodePlane = Services<AnyEngine, Cas<AnyEngine>, SegmentStore<AnyEngine>>;
@@ -89,7 +95,10 @@ pub struct Node(Arc<Shared>);
 
 struct Shared {
     plane: NodePlane,
+    objects: Objects,
     config: NodeConfig,
+    /// What the engine and the object store were opened by, if a configuration named them.
+    configured: OnceLock<Config>,
     worker: WorkerId,
     named: BTreeMap<String, NamedProgram>,
     older: Vec<NamedProgram>,
@@ -156,7 +165,7 @@ impl Node {
         let objects = objects.with_requests(clock.clone(), config.objects);
         let blobs = Cas::new(engine.clone(), objects.clone(), clock.clone(), entropy.clone(), config.content);
         let plane = Services {
-            segments: SegmentStore::new(engine.clone(), objects),
+            segments: SegmentStore::new(engine.clone(), objects.clone()),
             engine,
             blobs,
             clock,
@@ -187,7 +196,9 @@ impl Node {
             stop: tokio::sync::Mutex::new(Some(stop)),
             leaving: tokio::sync::watch::Sender::new(false),
             plane,
+            objects,
             config,
+            configured: OnceLock::new(),
         };
         let node = Self(Arc::new(shared));
         for name in &node.0.config.universes {
@@ -200,6 +211,15 @@ impl Node {
 
     pub fn plane(&self) -> &NodePlane {
         &self.0.plane
+    }
+
+    pub(crate) fn objects(&self) -> &Objects {
+        &self.0.objects
+    }
+
+    /// What the engine and the object store were opened by; there if a configuration named them.
+    pub(crate) fn configured(&self) -> Option<&Config> {
+        self.0.configured.get()
     }
 
     pub fn config(&self) -> &NodeConfig {
