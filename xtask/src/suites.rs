@@ -60,7 +60,12 @@ pub(crate) const SUITES: &[Suite] = &[
         foundationdb::type_check,
     ),
     suite(Tier::Change, "doctests", "examples in the documentation of the crates", doctests),
-    suite(Tier::Change, "guests-two", "programs in Rust and TypeScript (Python where there is no node)", guests::two),
+    suite(
+        Tier::Change,
+        "guests-two",
+        "programs in Rust and TypeScript, one in Python (all where there is no node)",
+        guests::two,
+    ),
     suite(Tier::Change, "console", "the console in a browser; its archive is what console/ builds", console::test),
     suite(
         Tier::Change,
@@ -71,6 +76,12 @@ pub(crate) const SUITES: &[Suite] = &[
     suite(Tier::Change, "instructions", "instruction counts of the hot paths", instructions::check),
     suite(Tier::Nightly, "simulation", "50,000 seeds of the simulator that were never run", nightly::simulation),
     suite(Tier::Nightly, "simulation-together", "a tenth of them with ten faults at once", nightly::together),
+    suite(
+        Tier::Nightly,
+        "simulation-families",
+        "1,000 seeds each of children and pools, 500 of durable functions, and of the rest",
+        nightly::families,
+    ),
     suite(
         Tier::Nightly,
         "crash-points",
