@@ -21,6 +21,7 @@ import { Timers } from './screens/timers';
 import { WorldScreen } from './screens/world';
 import { Worlds } from './screens/worlds';
 import { Problem } from './ui/basics';
+import { Search } from './ui/search';
 import { Shortcuts } from './ui/shortcuts';
 import { Toasts } from './ui/toast';
 
@@ -54,7 +55,7 @@ function Frame({ caller, universes, reload }: Found & { reload: () => void }) {
   const route = useRoute();
   const first = universes.find((it) => it.name === 'default') ?? universes[0];
   const universe = route.path[0] === 'u' && route.path[1] ? route.path[1] : (first?.name ?? 'default');
-  const session: Session = { caller, universe };
+  const session: Session = { caller, universe, universes: universes.map((it) => it.name) };
   const [help, setHelp] = useState(false);
   useKeys({ '?': () => setHelp(true), g: () => go(to(['u', universe])) });
   const [, screen] = place(route);
@@ -171,9 +172,6 @@ function Screen({ route }: { route: Route }) {
 }
 
 function Top({ route, universe }: { route: Route; universe: string }) {
-  const search = useRef<HTMLInputElement>(null);
-  const [text, set] = useState('');
-  useKeys({ '/': () => search.current?.focus() });
   const crumbs = route.path.slice(2);
   return (
     <header class="top">
@@ -189,20 +187,7 @@ function Top({ route, universe }: { route: Route; universe: string }) {
           </li>
         ))}
       </ol>
-      <form
-        role="search"
-        onSubmit={(event) => {
-          event.preventDefault();
-          const wanted = text.trim();
-          if (!wanted) return;
-          go(/^i_/.test(wanted) ? to(['u', universe, 'effects'], { effect: wanted }) : to(['u', universe, 'worlds', wanted]));
-          set('');
-          search.current?.blur();
-        }}
-      >
-        <input ref={search} type="search" placeholder="Go to a world or an effect   /" aria-label="Go to a world by name or id, or to an effect by its intent"
-          value={text} onInput={(event) => set(event.currentTarget.value)} onKeyDown={(event) => event.key === 'Escape' && event.currentTarget.blur()} />
-      </form>
+      <Search universe={universe} />
     </header>
   );
 }

@@ -35,7 +35,7 @@ const SCREENS = [
   ['a record', '#/u/default/worlds/order-1042?at=4&tab=record', 'The whole record'],
   ['open work', '#/u/default/worlds/notes?tab=open', 'external.task'],
   ['functions', '#/u/default/worlds/lamps?tab=functions', 'stock.reserve'],
-  ['the awaits of a function', '#/u/default/worlds/lamps?tab=functions&instance=order/1041', 'Fork before its result'],
+  ['the awaits of a function', '#/u/default/worlds/lamps?tab=functions&instance=order/1041', 'Fork with another answer'],
   ['children', '#/u/default/worlds/research?tab=children', 'delivery times'],
   ['a difference', '#/u/default/worlds/till?at=12&vs=3&tab=difference', 'count'],
   ['a query', '#/u/default/worlds/till?tab=query', 'a query changes nothing'],
@@ -52,6 +52,7 @@ const SCREENS = [
   ['programs', '#/u/default/programs', 'kv@3'],
   ['rehearse', '#/u/default/programs/rehearse?of=kv@3&to=kv@1', 'Under the program'],
   ['fleet', '#/u/default/fleet', 'See why; replay or drop them.'],
+  ['a fork with another answer', '#/u/default/worlds/lamps/fork?await=order/1041/1', 'Result of the await'],
   ['settings', '#/u/default/settings', 'all universes'],
 ];
 
@@ -109,6 +110,269 @@ test('the keyboard moves the slider, and the address follows it', async () => {
   await page.keyboard.type('notes');
   await page.keyboard.press('Enter');
   await page.getByRole('heading', { name: 'notes' }).waitFor();
+  // A part of a name is enough, and what was found is chosen with the arrows.
+  await page.keyboard.press('/');
+  await page.keyboard.type('DER-104');
+  const options = page.getByRole('listbox', { name: 'Worlds that were found' }).getByRole('option');
+  await options.filter({ hasText: 'order-1042' }).waitFor();
+  assert.deepEqual(await accessible(page), []);
+  const names = (await options.allInnerTexts()).map((it) => it.split('\n')[0].trim());
+  for (const found of names) assert.match(found, /order-104/);
+  for (let down = 0; down <= names.indexOf('order-1043'); down += 1) await page.keyboard.press('ArrowDown');
+  await page.keyboard.press('Enter');
+  await page.getByRole('heading', { name: 'order-1043' }).waitFor();
+  // What no world is called leads to the table of those whose names contain it.
+  await page.keyboard.press('/');
+  await page.keyboard.type('order-');
+  await page.keyboard.press('Enter');
+  await page.waitForFunction(() => location.hash.endsWith('/worlds?name=order-'));
+  assert.deepEqual(page.wrong, []);
+  await page.context().close();
+});
+
+test('Enter does what is under the focus, and opens the row where nothing is', async () => {
+  const page = await open(browser, server, '#/u/default/worlds?name=order-');
+  await page.locator('.world-row:not(.head)').nth(1).waitFor();
+  await page.getByRole('button', { name: 'New world' }).focus();
+  await page.keyboard.press('Enter');
+  await page.getByRole('dialog', { name: 'New world' }).waitFor();
+  await page.keyboard.press('Escape');
+  await page.getByRole('dialog').waitFor({ state: 'detached' });
+  await page.locator('body').press('j');
+  await page.locator('.world-row.current').waitFor();
+  const second = page.locator('.world-row:not(.head) .world-cell > a').nth(1);
+  const name = await second.innerText();
+  await second.focus();
+  await page.keyboard.press('Enter');
+  await page.getByRole('heading', { name, exact: true }).waitFor();
+  await go(page, '#/u/default/worlds?name=order-');
+  await page.locator('.world-row:not(.head)').nth(1).waitFor();
+  const first = await page.locator('.world-row:not(.head) .world-cell > a').first().innerText();
+  await page.locator('body').press('j');
+  await page.locator('.world-row.current').waitFor();
+  await page.keyboard.press('Enter');
+  await page.getByRole('heading', { name: first, exact: true }).waitFor();
+  assert.deepEqual(page.wrong, []);
+  await page.context().close();
+});
+
+/** Every kind of dialog: where it is opened, and by what. */
+const DIALOGS = [
+  ['keyboard', '#/u/default', 'Keyboard'],
+  ['a new world', '#/u/default/worlds', 'New world'],
+  ['many worlds', '#/u/default/worlds?name=order-', 'All that fit…'],
+  ['labels', '#/u/default/worlds/till', 'Add labels'],
+  ['a world is deleted', '#/u/default/worlds/till', 'Delete'],
+  ['an effect', '#/u/default/effects?world=notes', 'external.task'],
+  ['an answer by hand', '#/u/default/effects?world=notes&kind=external.task', 'Answer by hand'],
+  ['a policy of watchers', '#/u/default/pools/gpus', 'Change the policy'],
+  ['placement', '#/u/default/fleet', 'Placement'],
+  ['dead letters', '#/u/default/dead-letters?queue=mailboxes', 'Replay all of mailboxes…'],
+];
+
+for (const theme of ['light', 'dark']) {
+  test(`open dialogs are accessible (${theme})`, async () => {
+    const page = await open(browser, server, '', { colorScheme: theme });
+    for (const [name, hash, button] of DIALOGS) {
+      await go(page, hash);
+      await page.getByRole('button', { name: button }).first().click();
+      const dialog = page.getByRole('dialog');
+      await dialog.waitFor();
+      for (const summary of await dialog.locator('summary').all()) await summary.click();
+      assert.deepEqual(await accessible(page), [], `${name} in ${theme}`);
+      const size = await dialog.evaluate((it) => [it.scrollWidth, it.clientWidth]);
+      assert.ok(size[0] <= size[1], `${name} is wider than its dialog: ${size}`);
+      await page.keyboard.press('Escape');
+      await dialog.waitFor({ state: 'detached' });
+    }
+    assert.deepEqual(page.wrong, []);
+    await page.context().close();
+  });
+}
+
+test('a world says by whom it was paused, and what it waits for in the words of the server', async () => {
+  await server.create('why', 'kv');
+  await server.call('why', 'ask', { key: 'weather', kind: 'external.task', params: {} });
+  const page = await open(browser, server, '#/u/default/worlds/why');
+  const reasons = page.getByRole('list', { name: 'Why it is waiting' });
+  await reasons.getByText(/^Waits for external\.task.*no worker has claimed it yet/).waitFor();
+  await server.ask('POST', server.of('/worlds/why/pause'));
+  await reasons.getByText(/^Paused by local .*: it takes nothing but commands/).waitFor();
+  await go(page, '#/u/default/worlds/till');
+  await reasons.getByText(/^Idle: it has done all it was asked/).waitFor();
+  assert.deepEqual(page.wrong, []);
+  await page.context().close();
+});
+
+test('labels are edited, and worlds are found by label, age and last error', async () => {
+  for (const name of ['tagged-1', 'tagged-2']) await server.create(name, 'counter');
+  const page = await open(browser, server, '#/u/default/worlds/tagged-1');
+  await page.getByRole('button', { name: 'Add labels' }).click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByLabel('Key of label 1').fill('customer');
+  await dialog.getByLabel('Value of label 1').fill('17');
+  await dialog.locator('code', { hasText: /^mundi world label tagged-1 customer=17 / }).waitFor({ state: 'attached' });
+  await dialog.getByRole('button', { name: 'Save' }).click();
+  await page.getByRole('link', { name: 'customer=17' }).click();
+  const rows = page.locator('.world-row:not(.head)');
+  await rows.getByText('tagged-1').waitFor();
+  assert.equal(await rows.count(), 1);
+  // One that gets the label comes, one that loses it goes, with nothing loaded anew by hand.
+  await server.ask('POST', server.of('/worlds/tagged-2/labels'), { set: { customer: '17' } });
+  await rows.getByText('tagged-2').waitFor();
+  await server.ask('POST', server.of('/worlds/tagged-1/labels'), { remove: ['customer'] });
+  await rows.getByText('tagged-1').waitFor({ state: 'detached' });
+  await go(page, '#/u/default/worlds?name=tagged-');
+  await page.getByLabel('Created').selectOption('1h+');
+  await shown(page, 'No world fits these filters');
+  await page.getByLabel('Created').selectOption('1h');
+  await rows.nth(1).waitFor();
+  await go(page, '#/u/default/worlds');
+  await page.getByLabel('Last error').selectOption('failed');
+  await rows.getByText('overflow').waitFor();
+  assert.equal(await rows.count(), 1);
+  await page.getByLabel('Last error').selectOption('none');
+  await rows.nth(3).waitFor();
+  assert.equal(await rows.getByText('overflow').count(), 0);
+  assert.deepEqual(page.wrong, []);
+  await page.context().close();
+});
+
+test('lists name worlds without asking for each of them', async () => {
+  const page = await open(browser, server, '#/u/default/settings');
+  await shown(page, 'all universes');
+  const asked = [];
+  page.on('request', (request) => /\/worlds\/w_[^/]*$/.test(new URL(request.url()).pathname) && asked.push(request.url()));
+  for (const [hash, name] of [['effects', 'notes'], ['timers', 'notes'], ['fleet', 'order-1042']]) {
+    await go(page, `#/u/default/${hash}`);
+    // What is in memory changes with time.
+    if (hash === 'fleet') await page.getByRole('region', { name: 'Leases' }).or(page.getByText('No world is in memory')).first().waitFor();
+    else await page.getByRole('link', { name, exact: true }).first().waitFor();
+  }
+  assert.deepEqual(asked, []);
+  await page.context().close();
+});
+
+test('a world that has forks is not deleted, and says so before', async () => {
+  const page = await open(browser, server, '#/u/default/worlds/till');
+  await page.getByRole('button', { name: 'Delete', exact: true }).click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByText('A world that has forks is not deleted').waitFor();
+  await dialog.getByRole('button', { name: 'Delete' }).click();
+  await dialog.getByRole('alert').getByText('WORLD_HAS_FORKS').waitFor();
+  assert.equal((await server.ask('GET', server.of('/worlds/till'))).state, 'live');
+  await page.context().close();
+});
+
+test('all worlds that fit a filter are paused, after a dry run said which', async () => {
+  for (const name of ['bulk-1', 'bulk-2', 'bulk-3']) await server.create(name, 'counter');
+  const page = await open(browser, server, '#/u/default/worlds?name=bulk-');
+  await page.getByRole('button', { name: 'All that fit…' }).click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByText('3 worlds', { exact: true }).waitFor();
+  for (const name of ['bulk-1', 'bulk-2', 'bulk-3']) await dialog.getByText(name).first().waitFor();
+  // The dry run changed nothing.
+  for (const name of ['bulk-1', 'bulk-2', 'bulk-3']) assert.equal((await server.ask('GET', server.of(`/worlds/${name}`))).state, 'live');
+  await dialog.locator('code', { hasText: /^mundi world pause --name-contains bulk- / }).waitFor({ state: 'attached' });
+  await dialog.getByRole('button', { name: 'Pause 3 worlds' }).click();
+  await dialog.getByText('3 worlds done.').waitFor();
+  for (const name of ['bulk-1', 'bulk-2', 'bulk-3']) assert.equal((await server.ask('GET', server.of(`/worlds/${name}`))).state, 'paused');
+  assert.deepEqual(page.wrong, []);
+  await page.context().close();
+});
+
+test('open effects are filtered by stage and sorted by attempts', async () => {
+  const kv = (await server.ask('GET', server.of('/programs'))).find((program) => program.name === 'kv');
+  // A kind of its own, so that the task that is claimed is of this world.
+  const manifest = await server.ask('GET', server.of(`/manifests/${kv.versions[0].manifest}`));
+  const { hash } = await server.ask('POST', server.of('/manifests'), { ...manifest, events: { ...manifest.events, ask: true }, effects: { 'external.stage': {} } });
+  await server.ask('POST', server.of('/worlds'), { world: 'stages', manifest: hash });
+  for (const key of ['a', 'b', 'c']) await server.call('stages', 'ask', { key, kind: 'external.stage', params: { key } });
+  const { intent } = await server.claim('external.stage');
+  const page = await open(browser, server, '#/u/default/effects?world=stages');
+  const rows = page.getByRole('region', { name: 'Effects' }).locator('tbody tr');
+  await rows.nth(2).waitFor();
+  const attempts = () => rows.locator('td:nth-child(4)').allInnerTexts();
+  await page.getByLabel('Order').selectOption('attempts');
+  await page.waitForFunction(() => document.querySelector('tbody td:nth-child(4)').textContent.startsWith('1'));
+  assert.deepEqual((await attempts()).map((it) => it[0]), ['1', '0', '0']);
+  await page.getByLabel('Stage').selectOption('claimed');
+  await rows.nth(1).waitFor({ state: 'detached' });
+  assert.deepEqual(await rows.getByText('claimed', { exact: true }).count(), 1);
+  await page.getByLabel('Stage').selectOption('pending');
+  await rows.nth(1).waitFor();
+  assert.equal(await rows.count(), 2);
+  // Other filters begin with the first page, and one that names nothing says so.
+  await page.getByLabel('Stage').selectOption('waiting');
+  await shown(page, 'No open effect fits these filters');
+  assert.ok(intent.startsWith('i_'));
+  assert.deepEqual(page.wrong, []);
+  await page.context().close();
+});
+
+test('an await gets another answer in a fork', async () => {
+  await shop(server, 'lamps-3', [['9', true]]);
+  const page = await open(browser, server, '#/u/default/worlds/lamps-3?tab=functions&instance=order/9');
+  const row = page.getByRole('region', { name: 'The awaits of order/9' }).getByRole('row', { name: /payment\.charge/ });
+  await row.getByRole('link', { name: 'Fork with another answer' }).click();
+  await shown(page, 'Before await 1 of order/9 ends');
+  await page.getByRole('textbox', { name: /^Name/ }).fill('lamps-3-other');
+  // What came in the parent stands there, to be changed.
+  const result = page.getByLabel('Result of the await (JSON)');
+  await page.waitForFunction(() => document.querySelector('textarea').value.includes('ch_9'));
+  await result.fill('{"charge": "ch_other"}');
+  await page.locator('code', { hasText: /^mundi world fork lamps-3 lamps-3-other --at-await order\/9\/1 --with '\{"charge":"ch_other"\}' --effects suppress/ }).waitFor({ state: 'attached' });
+  await page.getByRole('button', { name: 'Fork with this answer' }).click();
+  await page.waitForFunction(() => location.hash.includes('/compare?'));
+  const made = await server.until('/worlds/lamps-3-other/functions/order/9', (it) => it.log?.[0]?.state === 'ok');
+  assert.deepEqual(made.log[0].value, { charge: 'ch_other' });
+  assert.deepEqual(page.wrong, []);
+  await page.context().close();
+});
+
+test('a sandbox answers from a form, and the commands say all that the buttons do', async () => {
+  await server.create('asked', 'kv');
+  await server.call('asked', 'put', { key: 'a', value: 1 });
+  const page = await open(browser, server, '#/u/default/worlds/asked/fork');
+  await page.getByRole('textbox', { name: /^Name/ }).fill('asked-sandbox');
+  await page.getByRole('radio', { name: /Sandbox/ }).click();
+  await page.getByRole('button', { name: 'Add an answer' }).click();
+  const fork = page.getByRole('button', { name: 'Fork', exact: true });
+  assert.ok(await fork.isDisabled(), 'an answer to no kind');
+  await page.getByLabel('Kind of the effect').fill('external.task');
+  await page.getByLabel('Payload (JSON)').fill('{"sun": true}');
+  await fork.click();
+  await page.waitForFunction(() => location.hash.includes('/compare?'));
+  await server.call('asked-sandbox', 'ask', { key: 'weather', kind: 'external.task', params: {} });
+  const cells = await server.until('/worlds/asked-sandbox/cells', (found) => found.items.some((it) => it.key === 'weather'));
+  assert.deepEqual(cells.items.find((it) => it.key === 'weather').value, { sun: true });
+  // An edited event is a fork and a send.
+  await go(page, '#/u/default/worlds/till/fork?at=7&event=7');
+  await page.getByRole('textbox', { name: /Value of add/ }).fill('99');
+  await page.locator('code', { hasText: /^mundi world fork till --at 7 --effects suppress .*&& mundi world send FORK add 99/ }).waitFor({ state: 'attached' });
+  await page.locator('code', { hasText: /^curl .*\/fork && curl .*\/send\/add$/ }).waitFor({ state: 'attached' });
+  await go(page, '#/u/default/worlds/till?tab=send');
+  for (const verb of ['call', 'send']) await page.locator('code', { hasText: new RegExp(`^mundi world ${verb} till add `) }).waitFor({ state: 'attached' });
+  assert.deepEqual(page.wrong, []);
+  await page.context().close();
+});
+
+test('the fleet shows engine, object store and roles, and pins a world', async () => {
+  const [worker] = await server.ask('GET', server.of('/workers'));
+  await server.create('pinned', 'counter');
+  const page = await open(browser, server, '#/u/default/fleet');
+  await shown(page, 'world, adapter, timer, orchestrator, watcher, api');
+  await page.getByRole('region', { name: 'Check-up' }).getByText('embedded, answers').waitFor();
+  await page.getByRole('region', { name: 'Check-up' }).getByText('LocalFileSystem, answers').waitFor();
+  await page.getByRole('button', { name: 'Placement' }).click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByLabel('Pin a world here').fill('pinned');
+  await dialog.getByRole('button', { name: 'Pin', exact: true }).click();
+  const row = dialog.getByRole('listitem').filter({ hasText: 'pinned' });
+  await row.waitFor();
+  assert.deepEqual((({ pinned, assigned_to }) => ({ pinned, assigned_to }))(await server.ask('GET', server.of('/worlds/pinned'))), { pinned: true, assigned_to: worker.worker });
+  await row.getByRole('button', { name: 'Unpin' }).click();
+  await server.until('/worlds/pinned', (world) => !world.pinned);
   assert.deepEqual(page.wrong, []);
   await page.context().close();
 });
@@ -175,7 +439,7 @@ test('an effect is answered by hand, and its world goes on', async () => {
   await page.getByRole('button', { name: 'Give this answer' }).click();
   const cells = await server.until('/worlds/asks/cells', (found) => found.items.length > 0);
   assert.deepEqual(cells.items[0].value, { sun: true });
-  await shown(page, 'No effect is open');
+  await shown(page, 'No open effect fits these filters');
   assert.deepEqual(page.wrong, []);
   await page.context().close();
 });
@@ -190,6 +454,13 @@ test('dead letters are replayed in one go, and worlds are paused in one go', asy
   // They fail again, behind the others.
   const again = await server.until('/dead-letters', (letters) => letters.items.length === 2 && letters.items.every((it) => !before.items.some((old) => old.letter === it.letter)));
   assert.equal(again.items.length, 2);
+  // And the same for a whole queue, on however many pages its letters stand.
+  await page.getByLabel('Queue').selectOption(again.items[0].letter.split('.')[0]);
+  await page.getByRole('button', { name: /^Replay all of / }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Replay all' }).click();
+  await page.getByRole('dialog').waitFor({ state: 'detached' });
+  await shown(page, '2 letters replayed');
+  await server.until('/dead-letters', (letters) => letters.items.length === 2 && letters.items.every((it) => !again.items.some((old) => old.letter === it.letter)));
   await server.create('many-1', 'counter');
   await server.create('many-2', 'counter');
   await go(page, '#/u/default/worlds?name=many-');
@@ -290,6 +561,25 @@ test('children are shown with phase and budget, and cancelled with the mouse', a
   await card('prices').getByRole('button', { name: 'Show the events' }).click();
   await card('prices').getByText('WORKER_PASS').waitFor();
   assert.deepEqual(page.wrong, []);
+  await page.context().close();
+});
+
+test('an upgrade goes on behind a world that refuses it, and says which', async () => {
+  for (const name of ['upgrade-1', 'upgrade-2', 'upgrade-3']) {
+    await server.create(name, 'kv@2');
+    await server.call(name, 'put', { key: 'a', value: 1 });
+  }
+  const page = await open(browser, server, '#/u/default/programs/rehearse?of=kv@2&to=kv@3&world=upgrade-1,upgrade-2,upgrade-3');
+  await page.getByRole('button', { name: 'Rehearse', exact: true }).click();
+  await shown(page, '3 the same');
+  await server.ask('DELETE', server.of('/worlds/upgrade-1'));
+  await page.getByRole('button', { name: /Upgrade the 3 that/ }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Upgrade' }).click();
+  const result = page.getByRole('region', { name: 'Upgrade' });
+  await result.getByText('2 of 3 worlds upgraded, 1 refused:').waitFor();
+  await result.getByRole('link', { name: 'upgrade-1' }).waitFor();
+  for (const name of ['upgrade-2', 'upgrade-3']) await server.until(`/worlds/${name}`, (world) => world.program === 'kv');
+  assert.deepEqual(page.wrong.filter((it) => !it.includes('Failed to load resource')), []);
   await page.context().close();
 });
 
@@ -397,6 +687,52 @@ describe('many worlds and a long journal', () => {
     await page.context().close();
   });
 
+  test('home finds what needs a person behind many worlds', async () => {
+    // By its id it is the last of all: a page of the list ends before it.
+    const last = `w_7${'z'.repeat(25)}`;
+    await large.create(last, 'counter');
+    await large.call(last, 'add', Number.MAX_SAFE_INTEGER);
+    await large.send(last, 'add', { $integer: '9223372036854775807' });
+    const { name } = await large.until(`/worlds/${last}`, (world) => world.failures > 0);
+    const page = await open(browser, large, '#/u/default');
+    await page.locator('.needs.bad').getByRole('link', { name: name ?? /^w_7zzz/ }).waitFor();
+    assert.deepEqual(page.wrong, []);
+    await page.context().close();
+  });
+
+  test('a row of the table still says what its world waits for when the world changes', async () => {
+    await large.create('waits-1', 'kv');
+    await large.call('waits-1', 'ask', { key: 'weather', kind: 'external.task', params: {} });
+    // So many rows that worlds which change are read one by one.
+    const page = await open(browser, large, '#/u/default/worlds?sort=created');
+    const row = page.locator('.world-row:not(.head)', { hasText: 'waits-1' });
+    await row.getByText('waits for an effect').waitFor();
+    const lists = [];
+    page.on('request', (request) => /\/worlds\?/.test(request.url()) && lists.push(request.url()));
+    await large.ask('POST', large.of('/worlds/waits-1/labels'), { set: { seen: 'yes' } });
+    await row.getByText('seen=yes').waitFor();
+    assert.equal(await row.getByText('waits for an effect').count(), 1);
+    assert.deepEqual(lists.filter((it) => !it.includes('after=')), []);
+    assert.deepEqual(page.wrong, []);
+    await page.context().close();
+  });
+
+  test('many worlds are selected for an upgrade, and none is left out', async () => {
+    const page = await open(browser, large, '#/u/default/worlds?name=w');
+    await page.locator('.world-row:not(.head)').nth(5).waitFor();
+    for (let row = 0; row < 60; row += 1) {
+      await page.keyboard.press('j');
+      await page.locator('.world-row.current').waitFor();
+      await page.keyboard.press('x');
+    }
+    await shown(page, '60 selected');
+    await page.getByRole('link', { name: 'Upgrade…' }).click();
+    await page.getByRole('button', { name: 'Rehearse', exact: true }).click();
+    await shown(page, '60 the same');
+    assert.deepEqual(page.wrong, []);
+    await page.context().close();
+  });
+
   test('the worlds that were active last come first', async () => {
     await large.call('w7', 'add', 1);
     const page = await open(browser, large, '#/u/default/worlds?sort=active');
@@ -410,6 +746,28 @@ describe('many worlds and a long journal', () => {
     assert.deepEqual(page.wrong, []);
     await page.context().close();
   });
+});
+
+test('home counts all universes, and asks for the summary calmly however much happens', async () => {
+  await server.ask('POST', '/v1/universes', { name: 'second' });
+  await server.ask('POST', '/v1/u/second/worlds', { world: 'alone', program: 'counter' });
+  const page = await open(browser, server, '#/u/default');
+  const row = page.getByRole('region', { name: 'Universes' }).getByRole('row', { name: /^second/ });
+  await row.getByRole('cell', { name: '1', exact: true }).first().waitFor();
+  await shown(page, 'Attempts at effects that failed');
+  const began = Date.now();
+  const asked = [];
+  page.on('request', (request) => request.url().endsWith('/u/default/summary') && asked.push(request.url()));
+  for (let index = 0; index < 8; index += 1) {
+    await server.create(`calm-${index}`, 'counter');
+    await page.waitForTimeout(1_200);
+  }
+  const most = (Date.now() - began) / 5_000 + 2;
+  assert.ok(asked.length <= most, `${asked.length} summaries for eight events; ${most} would be one in five seconds`);
+  await row.getByRole('link', { name: 'second' }).click();
+  await page.getByRole('heading', { name: 'second' }).waitFor();
+  assert.deepEqual(page.wrong, []);
+  await page.context().close();
 });
 
 test('home and the table follow what others do, and ask for nothing while nothing happens', async () => {

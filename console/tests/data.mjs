@@ -63,6 +63,7 @@ export async function fill(server) {
   for (const amount of [5, 12, -3, 40, 8, 1, -20, 7]) await server.call('till', 'add', amount);
   await shipment(server, 'order-1043', 3, 3);
   await shipment(server, 'order-1042', 6, 4);
+  for (const [world, set] of [['order-1042', { customer: 'acme', tier: 'gold' }], ['order-1043', { customer: 'globex' }]]) await server.ask('POST', server.of(`/worlds/${world}/labels`), { set });
   await server.create('notes', 'kv');
   const notes = { 'team/alice/role': 'owner', 'team/alice/mail': 'alice@example.com', 'team/bob/role': 'reader', 'plan/title': 'Move the warehouse', 'plan/steps': ['measure', 'pack', 'drive', 'unpack'], 'plan/done': false };
   for (const [key, value] of Object.entries(notes)) await server.call('notes', 'put', { key, value });

@@ -15,6 +15,7 @@ const SCREENS = [
   ['functions', '#/u/default/worlds/lamps?tab=functions&instance=order/1042', 'Input'],
   ['children', '#/u/default/worlds/research?tab=children', 'delivery times'],
   ['pools', '#/u/default/pools/gpus', 'gpu-2'],
+  ['fleet', '#/u/default/fleet', 'embedded, answers'],
   ['compare', '#/u/default/compare?left=till&right=till-what-if&from=10', 'first difference'],
 ];
 const wanted = process.argv.slice(3);

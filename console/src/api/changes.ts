@@ -76,6 +76,22 @@ export function useEvents(universe: string, listener: Listener) {
   }, [universe]);
 }
 
+/** The same number, but it rises at most once in so long: for what costs the server much to count. The first change is followed at once. */
+export function useCalm(version: number, everyMs: number): number {
+  const [calm, set] = useState(version);
+  const followed = useRef(0);
+  useEffect(() => {
+    if (version === calm) return;
+    const follow = () => {
+      followed.current = Date.now();
+      set(version);
+    };
+    const timer = setTimeout(follow, Math.max(0, followed.current + everyMs - Date.now()));
+    return () => clearTimeout(timer);
+  }, [version, calm]);
+  return calm;
+}
+
 /** A number that rises when something of these kinds changed. */
 export function useChanges(universe: string, ...kinds: Change[]): number {
   const [version, set] = useState(0);

@@ -29,6 +29,12 @@ export type FunctionAwait = Schemas['FunctionAwait'];
 export type FunctionDescription = Schemas['FunctionDescription'];
 export type Child = Schemas['Child'];
 export type Budget = Schemas['Budget'];
+export type WhyWorld = Schemas['WhyWorld'];
+export type WhyCause = Schemas['WhyCause'];
+export type BulkWorld = Schemas['BulkWorld'];
+export type WorldCount = Schemas['WorldCount'];
+export type Checkup = Schemas['Checkup'];
+export type CheckupFinding = Schemas['CheckupFinding'];
 
 export interface Page<T> {
   items: T[];

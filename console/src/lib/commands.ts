@@ -25,6 +25,12 @@ export function mundi(universe: string | undefined, ...words: (string | number |
   return ['mundi', ...given.map((word) => quoted(String(word))), ...inside, ...where].join(' ');
 }
 
+/** Two commands, the second only if the first is done. */
+export function both(first: Command, second: Command): Command {
+  const joined = (a: string | undefined, b: string | undefined) => (a !== undefined && b !== undefined ? `${a} && ${b}` : undefined);
+  return { mundi: joined(first.mundi, second.mundi), curl: joined(first.curl, second.curl)! };
+}
+
 export function command(universe: string, words: (string | number | undefined | false)[] | undefined, method: string, template: string, asked: Asked = {}): Command {
   return { mundi: words && mundi(universe, ...words), curl: curl(method, template, asked) };
 }

@@ -1,9 +1,9 @@
 // The keyboard: one listener for the page, and screens that add what they answer to while they are shown.
-import { useEffect } from 'preact/hooks';
+import { useLayoutEffect, useRef } from 'preact/hooks';
 
 export type Keys = Record<string, (event: KeyboardEvent) => void>;
 
-const layers: Keys[] = [];
+const layers: { current: Keys }[] = [];
 
 function isTyping(target: EventTarget | null): boolean {
   if (!(target instanceof HTMLElement)) return false;
@@ -11,20 +11,29 @@ function isTyping(target: EventTarget | null): boolean {
   return target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement || target.isContentEditable;
 }
 
+/** Enter on a link or a button, and Space on a button, are the browser's: they do what is under the focus. */
+function isPressed({ key, target }: KeyboardEvent): boolean {
+  return (key === 'Enter' || key === ' ') && target instanceof HTMLElement && target.closest('a[href], button, summary, input, [role=option]') !== null;
+}
+
 addEventListener('keydown', (event) => {
+  if (event.defaultPrevented || isPressed(event)) return;
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (isTyping(event.target) && event.key !== 'Escape') return;
   if (document.querySelector('dialog[open]') && event.key !== 'Escape') return;
-  const layer = layers.findLast((keys) => keys[event.key]);
-  if (layer?.[event.key]) {
+  const act = layers.findLast(({ current }) => current[event.key])?.current[event.key];
+  if (act) {
     event.preventDefault();
-    layer[event.key]!(event);
+    act(event);
   }
 });
 
+/** What the newest rendering says holds at once: keys may come faster than the page is drawn. */
 export function useKeys(keys: Keys) {
-  useEffect(() => {
-    layers.push(keys);
-    return () => void layers.splice(layers.indexOf(keys), 1);
-  });
+  const newest = useRef(keys);
+  newest.current = keys;
+  useLayoutEffect(() => {
+    layers.push(newest);
+    return () => void layers.splice(layers.indexOf(newest), 1);
+  }, []);
 }

@@ -8,8 +8,7 @@ export interface Sample {
   requestsPerSecond: number;
   /** From the enqueueing of an item to its commit: 95 of 100 within so many milliseconds. */
   journalMs95: number | null;
-  effectsFailed: number;
-  memoryBytes: number;
+  effectFailuresPerMinute: number;
 }
 
 const KEPT = 720;
@@ -73,8 +72,7 @@ async function take() {
       recordsPerSecond: risen('mundi_turn_records_total') / seconds,
       requestsPerSecond: risen('mundi_http_requests_total') / seconds,
       journalMs95: quantile(before.buckets, now.buckets),
-      effectsFailed: risen('mundi_effect_failures_total'),
-      memoryBytes: now.values.get('mundi_memory_bytes') ?? 0,
+      effectFailuresPerMinute: (risen('mundi_effect_failures_total') / seconds) * 60,
     });
     samples.splice(0, samples.length - KEPT);
   }

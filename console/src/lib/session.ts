@@ -6,12 +6,18 @@ import type { Caller } from '../api/client';
 export interface Session {
   caller: Caller;
   universe: string;
+  /** The names of all that the token may see. */
+  universes: string[];
 }
 
 export const SessionContext = createContext<Session | undefined>(undefined);
 
 export function useSession(): Session {
   return useContext(SessionContext)!;
+}
+
+export function useUniverses(): string[] {
+  return useSession().universes;
 }
 
 export type Verb = 'read' | 'send' | 'admin' | 'metrics';

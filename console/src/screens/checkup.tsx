@@ -1,10 +1,10 @@
 // What `mundi doctor` says about a server that runs, from the same answers of the API.
-import { api, Refusal, type Summary, type Worker } from '../api/client';
+import { api, Refusal, type Checkup as Process, type Summary, type Worker } from '../api/client';
 import { useLoad } from '../api/use';
 import { mundi } from '../lib/commands';
 import { to } from '../lib/route';
-import { useSession } from '../lib/session';
-import { count } from '../lib/text';
+import { useMay, useSession } from '../lib/session';
+import { count, short } from '../lib/text';
 import { Badge, Copy, Loading } from '../ui/basics';
 
 type Verdict = 'ok' | 'look' | 'wrong';
@@ -21,7 +21,7 @@ interface Finding {
 const BADGES: Record<Verdict, string> = { ok: 'ready', look: 'paused', wrong: 'failed' };
 
 /** The findings, the worst first. */
-export function findings(universe: string, workers: Worker[], summary: Summary, notReady: string | undefined): Finding[] {
+export function findings(universe: string, workers: Worker[], summary: Summary, notReady: string | undefined, process: Process | undefined): Finding[] {
   const living = workers.filter((worker) => !worker.draining);
   const room = living.reduce((sum, worker) => sum + Math.max(0, worker.worlds_max - worker.worlds), 0);
   const { worlds, dead_letters } = summary;
@@ -47,9 +47,13 @@ export function findings(universe: string, workers: Worker[], summary: Summary, 
       ? { check: 'Dead letters', verdict: 'ok', found: 'none' }
       : { check: 'Dead letters', verdict: 'look', found: count(dead_letters, 'letter'), advice: 'See why; replay or drop them.', link: to(['u', universe, 'dead-letters']) },
   ];
+  const ofProcess = (process?.findings ?? []).map(({ check, verdict, found, advice }): Finding => ({ check: capital(check), verdict: verdict as Verdict, found, advice: advice ? capital(advice) : undefined }));
+  all.splice(1, 0, ...ofProcess);
   const rank: Verdict[] = ['wrong', 'look', 'ok'];
   return all.sort((a, b) => rank.indexOf(a.verdict) - rank.indexOf(b.verdict));
 }
+
+const capital = (text: string) => text.charAt(0).toUpperCase() + text.slice(1);
 
 export function Checkup({ workers }: { workers: Worker[] | undefined }) {
   const { universe } = useSession();
@@ -59,9 +63,13 @@ export function Checkup({ workers }: { workers: Worker[] | undefined }) {
     [],
     5_000,
   );
+  // The process is everybody's: a token for one universe is told nothing about it.
+  const mayProcess = useMay()('metrics');
+  const process = useLoad(async (signal) => (mayProcess ? api.get<Process>('/v1/checkup', { signal }) : undefined), [mayProcess], 15_000);
   const doctor = mundi(universe, 'doctor');
   return (
     <section>
+      {process.value && <ProcessFacts of={process.value} />}
       <h2>Check-up</h2>
       {!(workers && summary.value && ready.value) && !summary.error && <Loading what="the check-up" />}
       {workers && summary.value && ready.value && (
@@ -76,7 +84,7 @@ export function Checkup({ workers }: { workers: Worker[] | undefined }) {
               </tr>
             </thead>
             <tbody>
-              {findings(universe, workers, summary.value, (ready.value as { why?: string }).why).map(({ check, verdict, found, advice, link }) => (
+              {findings(universe, workers, summary.value, (ready.value as { why?: string }).why, process.value).map(({ check, verdict, found, advice, link }) => (
                 <tr key={check}>
                   <td>{check}</td>
                   <td>
@@ -96,3 +104,41 @@ export function Checkup({ workers }: { workers: Worker[] | undefined }) {
     </section>
   );
 }
+
+/** What the process that answers is, and what it stands on. */
+function ProcessFacts({ of }: { of: Process }) {
+  return (
+    <dl class="facts panel pad" aria-label="The process that answers">
+      <div>
+        <dt>This process</dt>
+        <dd>
+          <code>{short(of.worker, 16)}</code> <Copy text={of.worker} /> {of.draining && <Badge of="draining" />}
+        </dd>
+      </div>
+      <div>
+        <dt>Roles</dt>
+        <dd>{of.roles.join(', ')}</dd>
+      </div>
+      <div>
+        <dt>Engine</dt>
+        <dd>{of.engine}</dd>
+      </div>
+      <div>
+        <dt>Object store</dt>
+        <dd>{STORES[of.objects] ?? of.objects}</dd>
+      </div>
+      <div>
+        <dt>Version</dt>
+        <dd>{of.version}</dd>
+      </div>
+    </dl>
+  );
+}
+
+const STORES: Record<string, string> = {
+  LocalFileSystem: 'a folder',
+  AmazonS3: 'S3',
+  GoogleCloudStorage: 'Google Cloud Storage',
+  MicrosoftAzure: 'Azure Blob Storage',
+  InMemory: 'memory',
+};

@@ -11,14 +11,35 @@ import { WorldLink } from '../ui/world-link';
 import { EffectActions } from './effect-actions';
 import { Attempts } from './world/record';
 
+const PAGE = 200;
+
+const STAGES: [stage: string, name: string][] = [
+  ['pending', 'never tried'],
+  ['waiting', 'waiting for another attempt'],
+  ['claimed', 'being carried out'],
+];
+
+type Order = 'queue' | 'oldest' | 'newest' | 'attempts';
+
+/** The queue is in the server's order; the others are of the page that is shown. */
+const ORDERS: Record<Order, ((a: Effect, b: Effect) => number) | undefined> = {
+  queue: undefined,
+  oldest: (a, b) => a.published_at_ns - b.published_at_ns,
+  newest: (a, b) => b.published_at_ns - a.published_at_ns,
+  attempts: (a, b) => b.attempts - a.attempts || a.published_at_ns - b.published_at_ns,
+};
+
 export function Effects({ route }: { route: Route }) {
   const { universe } = useSession();
   const get = (name: string) => route.query.get(name) ?? '';
-  const [world, kind, chosen] = [get('world'), get('kind'), get('effect')];
-  const [after, setAfter] = useState<string[]>([]);
-  const query = { world, kind, after: after.at(-1), limit: 100 };
+  const [world, kind, stage, chosen] = [get('world'), get('kind'), get('stage'), get('effect')];
+  const order = (get('sort') in ORDERS ? get('sort') : 'queue') as Order;
+  const [after, setAfter] = usePages([universe, world, kind, stage]);
+  const query = { world, kind, stage, after: after.at(-1), limit: PAGE };
   const found = useLoad((signal) => api.get<Page<Effect>>('/v1/u/{universe}/effects', { path: { universe }, query, signal }), [universe, query], 3_000);
-  const items = found.value?.items ?? [];
+  const by = ORDERS[order];
+  const items = by ? [...(found.value?.items ?? [])].sort(by) : (found.value?.items ?? []);
+  const isPart = after.length > 0 || Boolean(found.value?.next);
   const kinds = [...new Set([kind, ...items.map((effect) => effect.kind)].filter(Boolean))].sort();
   return (
     <div>
@@ -34,10 +55,30 @@ export function Effects({ route }: { route: Route }) {
             <option key={it}>{it}</option>
           ))}
         </select>
+        <select aria-label="Stage" value={stage} onChange={(event) => refine({ stage: event.currentTarget.value })}>
+          <option value="">Any stage</option>
+          {STAGES.map(([it, name]) => (
+            <option key={it} value={it}>
+              {name}
+            </option>
+          ))}
+        </select>
+        <select aria-label="Order" value={order} onChange={(event) => refine({ sort: event.currentTarget.value === 'queue' ? undefined : event.currentTarget.value })}>
+          <option value="queue">In the order of the queue</option>
+          <option value="oldest">Oldest first</option>
+          <option value="newest">Newest first</option>
+          <option value="attempts">Most attempts first</option>
+        </select>
+        {by && isPart && <span class="mute">sorted within this page of up to {PAGE}</span>}
       </div>
       {found.error && <Problem error={found.error} />}
       {!found.value && !found.error && <Loading what="effects" />}
-      {found.value && items.length === 0 && (
+      {found.value && items.length === 0 && (kind || world || stage) && !isPart && (
+        <Empty title="No open effect fits these filters">
+          <a href={to(['u', universe, 'effects'])}>Show all open effects</a>
+        </Empty>
+      )}
+      {found.value && items.length === 0 && !(kind || world || stage) && !isPart && (
         <Empty title="No effect is open">Every effect that a world asked for has its receipt. Those that were given up on are <a href={to(['u', universe, 'dead-letters'])}>dead letters</a>.</Empty>
       )}
       {items.length > 0 && (
@@ -67,7 +108,7 @@ export function Effects({ route }: { route: Route }) {
                     <span class="mute">{effect.label}</span>
                   </td>
                   <td>
-                    <WorldLink id={effect.world} at={effect.height} tab="record" />
+                    <WorldLink id={effect.world} name={effect.world_name ?? null} at={effect.height} tab="record" />
                   </td>
                   <td>
                     <Badge of={effect.stage} />
@@ -98,6 +139,13 @@ export function Effects({ route }: { route: Route }) {
   );
 }
 
+/** Where the pages before began. Other filters begin with the first page again. */
+export function usePages(filters: unknown[]): [after: string[], change: (after: string[]) => void] {
+  const key = JSON.stringify(filters);
+  const [state, set] = useState<{ key: string; after: string[] }>({ key, after: [] });
+  return [state.key === key ? state.after : [], (after) => set({ key, after })];
+}
+
 export function Pager({ after, next, change }: { after: string[]; next?: string | null; change: (after: string[]) => void }) {
   if (after.length === 0 && !next) return null;
   return (
@@ -125,7 +173,7 @@ function One({ effect, world, close }: { effect: string; world: string; close: (
           </p>
           <p>
             asked for by{' '}
-            <WorldLink id={found.value.world} at={found.value.height} tab="record" /> at height {found.value.height}, <Time at={found.value.published_at} />
+            <WorldLink id={found.value.world} name={found.value.world_name ?? null} at={found.value.height} tab="record" /> at height {found.value.height}, <Time at={found.value.published_at} />
           </p>
           <span class="field-label">Parameters</span>
           <Value value={found.value.params} />

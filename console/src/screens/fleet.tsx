@@ -8,13 +8,15 @@ import { bytes, count, short } from '../lib/text';
 import { Confirm, Copy, Empty, Loading, Problem, Time, type Action } from '../ui/basics';
 import { WorldLink } from '../ui/world-link';
 import { Checkup } from './checkup';
-import { Pager } from './effects';
+import { Pager, usePages } from './effects';
 import { Workers } from './home';
+import { Placement } from './placement';
 
 export function Fleet() {
   const { universe } = useSession();
   const may = useMay();
-  const [after, setAfter] = useState<string[]>([]);
+  const [after, setAfter] = usePages([universe]);
+  const [placed, setPlaced] = useState<string>();
   const [action, setAction] = useState<Action>();
   const workers = useLoad((signal) => api.get<Worker[]>('/v1/u/{universe}/workers', { path: { universe }, signal }), [universe], 3_000);
   const leases = useLoad((signal) => api.get<Page<Lease>>('/v1/u/{universe}/leases', { path: { universe }, query: { after: after.at(-1), limit: 100 }, signal }), [universe, after], 3_000);
@@ -34,15 +36,20 @@ export function Fleet() {
       <Checkup workers={workers.value} />
       {workers.error && <Problem error={workers.error} />}
       <h2>Workers</h2>
+      <p class="prose">Processes with the role <code>world</code>, which run this universe’s worlds. Those with other roles only take no worlds and are not listed.</p>
       <Workers workers={workers.value ?? []}>
-        {may('admin')
-          ? (worker) =>
-              !worker.draining && (
-                <button type="button" class="danger-quiet" onClick={() => setAction(drain(worker.worker))}>
-                  Drain
-                </button>
-              )
-          : undefined}
+        {(worker) => (
+          <span class="actions">
+            <button type="button" onClick={() => setPlaced(worker.worker)}>
+              Placement
+            </button>
+            {may('admin') && !worker.draining && (
+              <button type="button" class="danger-quiet" onClick={() => setAction(drain(worker.worker))}>
+                Drain
+              </button>
+            )}
+          </span>
+        )}
       </Workers>
       <h2>Leases</h2>
       <p class="prose">A worker holds a lease for each world that it has in memory. The epoch rises with each acquisition, so that a worker that was replaced cannot write.</p>
@@ -64,7 +71,7 @@ export function Fleet() {
               {leases.value.items.map((lease) => (
                 <tr key={lease.world}>
                   <td>
-                    <WorldLink id={lease.world} /> <Copy text={lease.world} />
+                    <WorldLink id={lease.world} name={lease.world_name ?? null} /> <Copy text={lease.world} />
                   </td>
                   <td>
                     <code>{short(lease.holder, 16)}</code>
@@ -81,6 +88,7 @@ export function Fleet() {
       )}
       <Pager after={after} next={leases.value?.next} change={setAfter} />
       <Storage />
+      {placed && <Placement worker={placed} close={() => setPlaced(undefined)} />}
       {action && <Confirm action={action} close={(done) => (setAction(undefined), done && workers.reload())} />}
     </div>
   );

@@ -8,8 +8,11 @@ import { useMay, useSession } from '../lib/session';
 import { count, gist, short } from '../lib/text';
 import { Badge, Commands, Confirm, Empty, Field, Loading, Problem, type Action } from '../ui/basics';
 import { toast } from '../ui/toast';
+import { forEach } from './world-actions';
 
-const WORLDS_MAX = 1_000;
+/** Worlds that are rehearsed in one go: each takes a replay of its history. */
+export const REHEARSED_MAX = 1_000;
+const NAMED = 6;
 
 interface Result {
   name: string;
@@ -26,17 +29,49 @@ export function Rehearse({ route }: { route: Route }) {
   return <Form route={route} programs={programs.value} />;
 }
 
-async function worldsOf(universe: string, program: string, named: string[], signal: AbortSignal): Promise<{ name: string; world: string }[]> {
-  if (named.length > 0) return named.map((name) => ({ name, world: name }));
+interface Some {
+  worlds: { name: string; world: string }[];
+  /** Where the next ones begin, if there may be more. */
+  next: string | null;
+}
+
+async function worldsOf(universe: string, program: string, named: string[], from: string | null, signal: AbortSignal): Promise<Some> {
+  if (named.length > 0) return { worlds: named.slice(0, REHEARSED_MAX).map((name) => ({ name, world: name })), next: null };
   const found: World[] = [];
-  let after: string | null | undefined;
+  let after = from;
   do {
-    const query = { program, state: 'live', after, limit: 500 };
+    const query = { program, state: 'live', after, limit: Math.min(500, REHEARSED_MAX - found.length) };
     const page: Page<World> = await api.get('/v1/u/{universe}/worlds', { path: { universe }, query, signal });
     found.push(...page.items);
     after = page.next;
-  } while (after && found.length < WORLDS_MAX);
-  return found.slice(0, WORLDS_MAX).map((it) => ({ name: it.name ?? short(it.world), world: it.world }));
+  } while (after && found.length < REHEARSED_MAX);
+  return { worlds: found.map((it) => ({ name: it.name ?? short(it.world), world: it.world })), next: after };
+}
+
+/** How an upgrade of many worlds goes. */
+interface Upgraded {
+  done: number;
+  total: number;
+  refused: { name: string; world: string; code: string; message: string }[];
+  isOver?: boolean;
+}
+
+function Upgrades({ of: { done, total, refused, isOver }, universe }: { of: Upgraded; universe: string }) {
+  return (
+    <section aria-label="Upgrade">
+      {!isOver && <progress value={done + refused.length} max={total} aria-label="Worlds that were upgraded" />}
+      <p role="status">
+        {done.toLocaleString('en-US')} of {count(total, 'world')} upgraded{refused.length > 0 ? `, ${refused.length} refused:` : '.'}
+      </p>
+      <ul class="refused">
+        {refused.map((it) => (
+          <li key={it.world}>
+            <a href={to(['u', universe, 'worlds', it.world])}>{it.name}</a>: <strong>{it.code}</strong> {it.message}
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
 }
 
 function Form({ route, programs }: { route: Route; programs: Program[] }) {
@@ -44,25 +79,28 @@ function Form({ route, programs }: { route: Route; programs: Program[] }) {
   const may = useMay();
   const versions = programs.flatMap((program) => program.versions.map((version) => version.name));
   const named = (route.query.get('world') ?? '').split(',').filter(Boolean);
-  const from = route.query.get('of') ?? versions.find((it) => programs.some((program) => program.versions.length > 1 && it === program.versions.at(-1)!.name)) ?? versions[0] ?? '';
-  const target = route.query.get('to') ?? programs.find((program) => program.name === from.split('@')[0])?.versions[0]?.name ?? '';
+  const of = route.query.get('of') ?? versions.find((it) => programs.some((program) => program.versions.length > 1 && it === program.versions.at(-1)!.name)) ?? versions[0] ?? '';
+  const target = route.query.get('to') ?? programs.find((program) => program.name === of.split('@')[0])?.versions[0]?.name ?? '';
   const [results, setResults] = useState<Result[]>();
+  const [next, setNext] = useState<string | null>(null);
   const [progress, setProgress] = useState<[number, number]>();
+  const [upgraded, setUpgraded] = useState<Upgraded>();
   const [outputsOnly, setOutputsOnly] = useState(false);
   const [action, setAction] = useState<Action>();
   const [error, setError] = useState<Refusal>();
   const abort = useRef<AbortController>(undefined);
   useEffect(() => () => abort.current?.abort(), []);
 
-  const run = async (event: Event) => {
-    event.preventDefault();
+  const run = async (from: string | null) => {
     abort.current?.abort();
     const { signal } = (abort.current = new AbortController());
     setError(undefined);
-    setResults([]);
+    setUpgraded(undefined);
+    const done: Result[] = from === null ? [] : [...(results ?? [])];
+    setResults(done);
     try {
-      const worlds = await worldsOf(universe, from, named, signal);
-      const done: Result[] = [];
+      const { worlds, next } = await worldsOf(universe, of, named, from, signal);
+      setNext(next);
       for (const [index, it] of worlds.entries()) {
         setProgress([index, worlds.length]);
         const body = { program: target, outputs_only: outputsOnly };
@@ -87,26 +125,42 @@ function Form({ route, programs }: { route: Route; programs: Program[] }) {
     title: `Upgrade ${count(chosen.length, 'world')} to ${target}`,
     danger: forced,
     consequence: <p>From their next record on they run {target}. Their past stays as it is, and is replayed by what they ran then.{forced && ' The rehearsal found that they would have behaved differently.'}</p>,
-    command: command(universe, ['program', 'upgrade', target.split('@')[0], '--to', target.split('@')[1]], 'POST', '/v1/u/{universe}/worlds/{world}/upgrade', { path: { universe, world: chosen[0]?.name ?? '' }, body: { program: target, forced } }),
-    run: async () => {
-      for (const it of chosen) await api.post('/v1/u/{universe}/worlds/{world}/upgrade', { path: { universe, world: it.world }, body: { program: target, forced } });
-      toast(`${count(chosen.length, 'world')} upgraded to ${target}`);
-    },
+    command: forEach(chosen, command(universe, ['world', 'upgrade', 'WORLD', '--program', target, forced && '--force'], 'POST', '/v1/u/{universe}/worlds/{world}/upgrade', { path: { universe, world: 'WORLD' }, body: { program: target, forced } })),
+    // It is seen on the page how far it is: the dialog is not in the way.
+    run: async () => void upgradeAll(chosen, forced),
   });
+  const upgradeAll = async (chosen: Result[], forced: boolean) => {
+    const now: Upgraded = { done: 0, total: chosen.length, refused: [] };
+    setUpgraded(now);
+    // One that refuses does not keep the others from it.
+    for (const it of chosen) {
+      try {
+        await api.post('/v1/u/{universe}/worlds/{world}/upgrade', { path: { universe, world: it.world }, body: { program: target, forced } });
+        now.done += 1;
+      } catch (refusal) {
+        const { code, message, isUnreachable } = refusal as Refusal;
+        now.refused.push({ name: it.name, world: it.world, code, message });
+        if (isUnreachable) break;
+      }
+      setUpgraded({ ...now });
+    }
+    setUpgraded({ ...now, isOver: true });
+    toast(`${count(now.done, 'world')} upgraded to ${target}${now.refused.length > 0 ? `, ${now.refused.length} refused` : ''}`);
+  };
   return (
     <div>
       <header class="screen-head">
         <h1>Rehearse an upgrade</h1>
       </header>
       <p class="prose">The recorded history of each world is run again under the new program, and compared record by record. Nothing is changed, and nothing leaves the server.</p>
-      <form class="panel pad inline" onSubmit={run}>
+      <form class="panel pad inline" onSubmit={(event) => (event.preventDefault(), void run(null))}>
         {named.length > 0 ? (
           <Field label="Worlds">
-            <input type="text" value={named.join(', ')} readOnly />
+            <input type="text" value={`${named.slice(0, NAMED).join(', ')}${named.length > NAMED ? ` and ${named.length - NAMED} more` : ''}`} readOnly />
           </Field>
         ) : (
           <Field label="All live worlds that run">
-            <select value={from} onChange={(event) => refine({ of: event.currentTarget.value })}>
+            <select value={of} onChange={(event) => refine({ of: event.currentTarget.value })}>
               {versions.map((it) => (
                 <option key={it}>{it}</option>
               ))}
@@ -129,13 +183,23 @@ function Form({ route, programs }: { route: Route; programs: Program[] }) {
       </form>
       {progress && <progress value={progress[0]} max={progress[1]} aria-label="Worlds that were rehearsed" />}
       {error && <Problem error={error} />}
-      {results && !progress && results.length === 0 && !error && <Empty title={`No live world runs ${from}`}>Choose another program, or create a world.</Empty>}
+      {results && !progress && results.length === 0 && !error && <Empty title={`No live world runs ${of}`}>Choose another program, or create a world.</Empty>}
       {results && results.length > 0 && (
         <>
           <p class="verdict" role="status">
             <Badge of="same">{good.length} the same</Badge> <Badge of={bad.length > 0 ? 'diverges' : 'archived'}>{bad.length} different</Badge>
           </p>
-          {may('admin') && !progress && (
+          {named.length > REHEARSED_MAX && <p class="mute">The first {REHEARSED_MAX.toLocaleString('en-US')} of {named.length.toLocaleString('en-US')} worlds are rehearsed.</p>}
+          {next !== null && !progress && (
+            <p class="row">
+              <span>These are the first {count(results.length, 'world')} that run {of}; there are more.</span>
+              <button type="button" onClick={() => void run(next)}>
+                Rehearse the next {REHEARSED_MAX.toLocaleString('en-US')}
+              </button>
+            </p>
+          )}
+          {upgraded && <Upgrades of={upgraded} universe={universe} />}
+          {may('admin') && !progress && (!upgraded || upgraded.isOver) && (
             <p class="row">
               {good.length > 0 && (
                 <button type="button" class="primary" onClick={() => setAction(upgrade(good, false))}>
@@ -190,7 +254,7 @@ function Form({ route, programs }: { route: Route; programs: Program[] }) {
         </>
       )}
       {action && <Confirm action={action} close={() => setAction(undefined)} />}
-      <Commands of={command(universe, ['world', 'replay', ...(named.length > 0 ? [named[0]!] : ['--all', '--of', from]), '--program', target], 'POST', '/v1/u/{universe}/worlds/{world}/rehearse', { path: { universe, world: named[0] ?? 'WORLD' }, body: { program: target } })} />
+      <Commands of={command(universe, ['world', 'replay', ...(named.length > 0 ? [named[0]!] : ['--all', '--of', of]), '--program', target], 'POST', '/v1/u/{universe}/worlds/{world}/rehearse', { path: { universe, world: named[0] ?? 'WORLD' }, body: { program: target } })} />
     </div>
   );
 }

@@ -1,4 +1,3 @@
-import { useState } from 'preact/hooks';
 import { api, type Page, type Timer } from '../api/client';
 import { useLoad } from '../api/use';
 import { command } from '../lib/commands';
@@ -7,12 +6,12 @@ import { useSession } from '../lib/session';
 import { gist } from '../lib/text';
 import { Commands, Empty, Id, Loading, Problem, Time } from '../ui/basics';
 import { WorldLink } from '../ui/world-link';
-import { Pager } from './effects';
+import { Pager, usePages } from './effects';
 
 export function Timers({ route }: { route: Route }) {
   const { universe } = useSession();
   const world = route.query.get('world') ?? '';
-  const [after, setAfter] = useState<string[]>([]);
+  const [after, setAfter] = usePages([universe, world]);
   const query = { world, after: after.at(-1), limit: 100 };
   const found = useLoad((signal) => api.get<Page<Timer>>('/v1/u/{universe}/timers', { path: { universe }, query, signal }), [universe, query], 3_000);
   return (
@@ -50,7 +49,7 @@ export function Timers({ route }: { route: Route }) {
                     <Time at={timer.deliver_at} as="full" />
                   </td>
                   <td>
-                    <WorldLink id={timer.world} />
+                    <WorldLink id={timer.world} name={timer.world_name ?? null} />
                   </td>
                   <td>
                     <a href={to(['u', universe, 'worlds', timer.world], { at: timer.height, tab: 'record' })}>{timer.height}</a>

@@ -10,16 +10,16 @@ interface Chosen {
   name: string;
 }
 
-type Verb = 'pause' | 'resume' | 'retry' | 'skip' | 'archive' | 'unarchive' | 'delete';
+export type Verb = 'pause' | 'resume' | 'retry' | 'skip' | 'archive' | 'unarchive' | 'delete';
 
-const WORDS: Record<Verb, { label: string; consequence: string; danger?: boolean }> = {
+export const WORDS: Record<Verb, { label: string; consequence: string; danger?: boolean }> = {
   pause: { label: 'Pause', consequence: 'It takes nothing but commands from now on. What is sent to it waits in its inbox, and nothing is lost.' },
   resume: { label: 'Resume', consequence: 'It goes on with what waits in its inbox.' },
   retry: { label: 'Retry the input', consequence: 'The input that it is on hold at is taken again: useful after an upgrade. Your name is on record for it.' },
   skip: { label: 'Skip the input', consequence: 'The program never sees the one input that the world is on hold at; its caller hears STEP_SKIPPED. Your name is on record for it.', danger: true },
   archive: { label: 'Archive', consequence: 'It takes nothing in until it is taken out of the archive. Its history stays.' },
   unarchive: { label: 'Take out of the archive', consequence: 'It takes events in again.' },
-  delete: { label: 'Delete', consequence: 'The world, its journal and its state are deleted for good; its id is never used again. Forks of it stay.', danger: true },
+  delete: { label: 'Delete', consequence: 'The world, its journal and its state are deleted for good; its id is never used again. A world that has forks is not deleted (WORLD_HAS_FORKS): delete the forks first.', danger: true },
 };
 
 export function worldActions(universe: string, chosen: Chosen[]): Record<Verb, Action> {
@@ -52,7 +52,7 @@ function commandOf(universe: string, verb: Verb, world: string): Command {
 }
 
 /** A command for one world, in a loop of the shell. Names and ids need no quotes there. */
-function forEach(chosen: Chosen[], { mundi, curl }: Command): Command {
+export function forEach(chosen: Pick<Chosen, 'world'>[], { mundi, curl }: Command): Command {
   const loop = (one: string) => `for world in ${chosen.map((it) => it.world).join(' ')}; do ${one.replace('WORLD', '$world')}; done`;
   return { mundi: mundi && loop(mundi), curl: loop(curl) };
 }

@@ -1,6 +1,6 @@
 // All worlds of a universe: a table that stays fast with a hundred thousand of them.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { api, Refusal, type Page, type Program, type World, type WorldDetails } from '../api/client';
+import { api, Refusal, type Page, type Program, type Query, type World, type WorldDetails } from '../api/client';
 import { useEvents, type Changes } from '../api/changes';
 import { useLoad } from '../api/use';
 import { command } from '../lib/commands';
@@ -11,7 +11,10 @@ import { count, short } from '../lib/text';
 import { waiting } from '../lib/time';
 import { Badge, Commands, Confirm, Copy, Dialog, Empty, Field, Problem, Time, type Action } from '../ui/basics';
 import { Icon } from '../ui/icon';
+import { LabelsOf } from '../ui/labels';
 import { VirtualList } from '../ui/list';
+import { BulkDialog } from './bulk';
+import { REHEARSED_MAX } from './rehearse';
 import { worldActions } from './world-actions';
 
 const PAGE = 500;
@@ -19,13 +22,43 @@ const PAGE = 500;
 const AHEAD = 200;
 
 type Sort = 'id' | 'name' | 'created' | 'active' | 'state' | 'program';
-const STATES = ['live', 'paused', 'on_hold', 'failed', 'archived', 'deleting', 'deleted'];
+const STATES: [state: string, name: string][] = [
+  ['live', 'live, also paused or on hold'],
+  ['paused', 'paused'],
+  ['on_hold', 'on hold'],
+  ['archived', 'archived'],
+  ['deleting', 'deleting'],
+  ['deleted', 'deleted'],
+];
+
+/** What went wrong: filters of the server that are no states. */
+const TROUBLES: [trouble: string, name: string][] = [
+  ['failed', 'A step failed'],
+  ['none', 'No step failed'],
+  ['dead_letters', 'Has dead letters'],
+  ['old_effects', 'An effect is open for an hour'],
+];
+
+/** Ages, in hours: `24h` for less than a day, `24h+` for more. */
+const AGES: [age: string, name: string][] = [
+  ['1h', 'in the last hour'],
+  ['24h', 'in the last day'],
+  ['168h', 'in the last week'],
+  ['1h+', 'over an hour ago'],
+  ['24h+', 'over a day ago'],
+  ['168h+', 'over a week ago'],
+  ['720h+', 'over 30 days ago'],
+];
 
 interface Filter {
   state: string;
   program: string;
   name: string;
   held: string;
+  label: string;
+  trouble: string;
+  created: string;
+  active: string;
 }
 
 /** Tables of up to so many rows are read again when more worlds change than the server names; those that are larger say that they are old. */
@@ -37,18 +70,37 @@ const SERVER_ORDERS: Partial<Record<Sort, string>> = { name: 'name', created: 'n
 /** A part of an id, which the server does not look for. */
 const isPartOfId = (name: string) => /^w_/i.test(name);
 
-/** What the server filters and sorts by; the rest is done here, page by page. */
-function serverFilter({ state, program, held, name }: Filter, sort: Sort) {
+/** The moment that an age means, and on which side of it the worlds lie. */
+function spanOf(age: string, now: number): { after?: number; before?: number } {
+  const [, hours, isOlder] = /^(\d+)h(\+?)$/.exec(age) ?? [];
+  if (hours === undefined) return {};
+  const at = now - Number(hours) * 3_600_000;
+  return isOlder ? { before: at } : { after: at };
+}
+
+const moment = (at: number | undefined) => (at === undefined ? undefined : new Date(at).toISOString());
+
+/** The filters as the server takes them; only parts of ids are left, which it does not look for. */
+function serverFilter({ state, program, held, name, label, trouble, created, active }: Filter, now: number): Query {
+  const [born, used] = [spanOf(created, now), spanOf(active, now)];
   return {
-    sort: SERVER_ORDERS[sort],
     name_contains: isPartOfId(name) ? undefined : name || undefined,
-    state: ['live', 'paused', 'archived', 'deleting', 'deleted'].includes(state) ? state : undefined,
-    on_hold: state === 'on_hold' ? true : undefined,
-    failed: state === 'failed' ? true : undefined,
+    state: state || undefined,
     program: program || undefined,
     held_by: held || undefined,
+    label: label || undefined,
+    failed: trouble === 'failed' ? true : trouble === 'none' ? false : undefined,
+    dead_letters: trouble === 'dead_letters' ? true : undefined,
+    effects_older_than_s: trouble === 'old_effects' ? 3_600 : undefined,
+    created_after: moment(born.after),
+    created_before: moment(born.before),
+    active_after: moment(used.after),
+    active_before: moment(used.before),
   };
 }
+
+/** Filters by what stands elsewhere than in a world: whether it still fits is known to the server only. */
+const isOfQueues = ({ trouble }: Filter) => trouble === 'dead_letters' || trouble === 'old_effects';
 
 class Rows {
   items: World[] = [];
@@ -58,6 +110,12 @@ class Rows {
   isOld = false;
   error?: Refusal;
   private abort = new AbortController();
+  /** Worlds that changed while pages were read, which may be older: as they are now, or that they are gone. */
+  private meanwhile = new Map<string, World | undefined>();
+  /** All was to be read again while something was being read. */
+  private isStale = false;
+  /** Ages are counted back from here, so that all pages are of one list. */
+  readonly now = Date.now();
 
   constructor(
     private universe: string,
@@ -75,26 +133,39 @@ class Rows {
     this.loading = true;
     try {
       const page = await this.page(this.next);
-      this.items = this.items.concat(page.items);
+      const known = new Set(this.items.map((it) => it.world));
+      this.items = this.items.concat(page.items.filter((it) => !known.has(it.world)));
       this.next = page.next;
       this.error = undefined;
     } catch (error) {
       if (this.abort.signal.aborted) return;
       this.error = error as Refusal;
     }
+    this.read();
+  }
+
+  /** A read is over: what changed meanwhile holds. */
+  private read() {
     this.loading = false;
+    const changed = [...this.meanwhile];
+    this.meanwhile.clear();
+    for (const [world, found] of changed) found ? this.put(found) : this.remove(world);
     this.changed();
+    if (this.isStale) {
+      this.isStale = false;
+      void this.refresh();
+    }
   }
 
   private page(after: string | null | undefined): Promise<Page<World>> {
-    const query = { ...serverFilter(this.filter, this.sort), after, limit: PAGE };
+    const query = { ...serverFilter(this.filter, this.now), sort: SERVER_ORDERS[this.sort], after, limit: PAGE };
     return api.get<Page<World>>('/v1/u/{universe}/worlds', { path: { universe: this.universe }, query, signal: this.abort.signal });
   }
 
   /** Worlds changed: those that the server names are read one by one, in a table of many pages. */
   async follow({ changed, worlds, more_worlds }: Changes) {
     if (!changed.includes('worlds') || this.next === undefined) return;
-    if (more_worlds || (this.isComplete && this.items.length <= PAGE)) return this.refresh();
+    if (more_worlds || isOfQueues(this.filter) || (this.isComplete && this.items.length <= PAGE)) return this.refresh();
     const read = worlds.map(({ world }) =>
       api.get<WorldDetails>('/v1/u/{universe}/worlds/{world}', { path: { universe: this.universe, world }, signal: this.abort.signal }).then(
         (found) => this.put(found),
@@ -106,14 +177,16 @@ class Rows {
   }
 
   private remove(world: string) {
+    if (this.loading) this.meanwhile.set(world, undefined);
     this.items = this.items.filter((it) => it.world !== world);
   }
 
   /** A world as it is now, in its place. One that stands behind all that was read comes with a later page. */
   private put(found: World) {
+    if (this.loading) this.meanwhile.set(found.world, found);
     const at = this.items.findIndex((it) => it.world === found.world);
     const others = at < 0 ? this.items : this.items.toSpliced(at, 1);
-    if (!isListed(found, this.filter)) return void (this.items = others);
+    if (!isListed(found, this.filter, this.now)) return void (this.items = others);
     const keeps = at >= 0 && this.sort !== 'active';
     const behind = others.findIndex((it) => isBefore(found, it, this.sort));
     const place = keeps ? at : behind;
@@ -123,6 +196,7 @@ class Rows {
 
   /** Reads again what was read, if that is not much; otherwise it is only noted that it is old. */
   async refresh() {
+    if (this.loading) this.isStale = true;
     if (this.loading || this.next === undefined) return;
     this.isOld = this.items.length > REFRESHED_MAX;
     if (!this.isOld) {
@@ -140,9 +214,8 @@ class Rows {
       } catch {
         if (this.abort.signal.aborted) return;
       }
-      this.loading = false;
     }
-    this.changed();
+    this.read();
   }
 
   end() {
@@ -152,7 +225,10 @@ class Rows {
 
 function filterOf(route: Route): Filter {
   const get = (name: string) => route.query.get(name) ?? '';
-  return { state: get('state'), program: get('program'), name: get('name'), held: get('held') };
+  // `failed` was a state in addresses that people kept.
+  const isFailed = get('state') === 'failed';
+  const [state, trouble] = [isFailed ? '' : get('state'), isFailed ? 'failed' : get('trouble')];
+  return { state, trouble, program: get('program'), name: get('name'), held: get('held'), label: get('label'), created: get('created'), active: get('active') };
 }
 
 export function Worlds({ route }: { route: Route }) {
@@ -162,7 +238,7 @@ export function Worlds({ route }: { route: Route }) {
   const sort = (route.query.get('sort') ?? 'id') as Sort;
   const [turn, again] = useState(0);
   const [, redraw] = useState(0);
-  const key = JSON.stringify([universe, serverFilter(filter, sort), turn]);
+  const key = JSON.stringify([universe, { ...filter, name: isPartOfId(filter.name) ? '' : filter.name }, SERVER_ORDERS[sort], turn]);
   const rows = useMemo(() => new Rows(universe, filter, sort, () => redraw((it) => it + 1)), [key]);
   useEffect(() => {
     void rows.more();
@@ -171,7 +247,7 @@ export function Worlds({ route }: { route: Route }) {
   useEvents(universe, (changes) => void rows.follow(changes));
   const programs = useLoad((signal) => api.get<Program[]>('/v1/u/{universe}/programs', { path: { universe }, signal }), [universe]);
 
-  const shown = useMemo(() => sorted(rows.items.filter((world) => fits(world, filter)), sort), [rows.items, filter.name, filter.state, sort]);
+  const shown = useMemo(() => sorted(rows.items.filter((world) => fits(world, filter)), sort), [rows.items, filter.name, sort]);
   const [reach, setReach] = useState(0);
   // A filter that fits little, and an order that is not the server's, need more pages than what is shown.
   const wantsAll = (sort !== 'id' && SERVER_ORDERS[sort] === undefined) || isPartOfId(filter.name);
@@ -183,6 +259,7 @@ export function Worlds({ route }: { route: Route }) {
   const [current, setCurrent] = useState(-1);
   const [action, setAction] = useState<Action>();
   const [isCreating, setCreating] = useState(route.query.has('new'));
+  const [isBulk, setBulk] = useState(false);
   const name = useRef<HTMLInputElement>(null);
   const open = (world: World) => go(to(['u', universe, 'worlds', world.name ?? world.world]));
   const toggle = (world: World) => {
@@ -223,12 +300,13 @@ export function Worlds({ route }: { route: Route }) {
         <input ref={name} type="search" placeholder="Name or id contains…" aria-label="Filter by name or id" value={filter.name} onInput={(event) => refine({ name: event.currentTarget.value })} />
         <select aria-label="State" value={filter.state} onChange={(event) => refine({ state: event.currentTarget.value })}>
           <option value="">Any state</option>
-          {STATES.map((state) => (
-            <option key={state} value={state}>
-              {state.replace('_', ' ')}
-            </option>
-          ))}
+          {options(STATES)}
         </select>
+        <select aria-label="Last error" value={filter.trouble} onChange={(event) => refine({ trouble: event.currentTarget.value, state: filter.state })}>
+          <option value="">Failed or not</option>
+          {options(TROUBLES)}
+        </select>
+        <input type="search" class="label-filter" placeholder="Label: key or key=value" aria-label="Filter by label" value={filter.label} onChange={(event) => refine({ label: event.currentTarget.value.trim() })} />
         <select aria-label="Program" value={filter.program} onChange={(event) => refine({ program: event.currentTarget.value })}>
           <option value="">Any program</option>
           {(programs.value ?? []).flatMap((program) => [program.name, ...program.versions.map((version) => version.name)]).map((it) => (
@@ -239,6 +317,14 @@ export function Worlds({ route }: { route: Route }) {
           <option value="">In memory or not</option>
           <option value="anybody">In memory of a worker</option>
           <option value="nobody">In no memory</option>
+        </select>
+        <select aria-label="Created" value={filter.created} onChange={(event) => refine({ created: event.currentTarget.value })}>
+          <option value="">Created at any time</option>
+          {options(AGES, 'Created ')}
+        </select>
+        <select aria-label="Active" value={filter.active} onChange={(event) => refine({ active: event.currentTarget.value })}>
+          <option value="">Active at any time</option>
+          {options(AGES, 'Active ')}
         </select>
         <select aria-label="Order" value={sort} onChange={(event) => refine({ sort: event.currentTarget.value === 'id' ? undefined : event.currentTarget.value })}>
           <option value="id">In the order of ids</option>
@@ -253,6 +339,11 @@ export function Worlds({ route }: { route: Route }) {
             Clear
           </a>
         )}
+        {isFiltered && may('admin') && shown.length > 0 && !isPartOfId(filter.name) && (
+          <button type="button" onClick={() => setBulk(true)}>
+            All that fit…
+          </button>
+        )}
       </div>
       {chosen.size > 0 && (
         <div class="bulk" role="group" aria-label="What to do with the selected worlds">
@@ -264,8 +355,8 @@ export function Worlds({ route }: { route: Route }) {
               </button>
             ))}
           {may('admin') && (
-            <a class="button" href={to(['u', universe, 'programs', 'rehearse'], { world: [...chosen.values()].map((it) => it.name ?? it.world).slice(0, 50).join(',') })}>
-              Upgrade…
+            <a class="button" href={to(['u', universe, 'programs', 'rehearse'], { world: [...chosen.values()].slice(0, REHEARSED_MAX).map((it) => it.name ?? it.world).join(',') })}>
+              {chosen.size > REHEARSED_MAX ? `Upgrade the first ${REHEARSED_MAX.toLocaleString('en-US')}…` : 'Upgrade…'}
             </a>
           )}
           <button type="button" class="quiet" onClick={() => setChosen(new Map())}>
@@ -294,6 +385,7 @@ export function Worlds({ route }: { route: Route }) {
               <span>Program</span>
               <span>Created</span>
               <span>Last active</span>
+              <span>Labels</span>
               <span>Last error, or what it waits for</span>
             </div>
           }
@@ -304,9 +396,19 @@ export function Worlds({ route }: { route: Route }) {
         />
       )}
       {action && <Confirm action={action} close={(done) => (setAction(undefined), done && (setChosen(new Map()), again(turn + 1)))} />}
+      {isBulk && <BulkDialog filters={serverFilter(filter, rows.now)} close={(done) => (setBulk(false), done && again(turn + 1))} />}
       {isCreating && <Create programs={programs.value ?? []} close={() => setCreating(false)} />}
     </div>
   );
+}
+
+function options(of: [value: string, name: string][], before = '') {
+  return of.map(([value, name]) => (
+    <option key={value} value={value}>
+      {before}
+      {name}
+    </option>
+  ));
 }
 
 function WorldRow({ world, universe, current, chosen, toggle }: { world: World; universe: string; current: boolean; chosen: boolean; toggle: () => void }) {
@@ -328,6 +430,9 @@ function WorldRow({ world, universe, current, chosen, toggle }: { world: World; 
         <Time at={world.created_at} />
       </span>
       <span>{world.active_at ? <Time at={world.active_at} /> : <span class="mute">never</span>}</span>
+      <span class="cut">
+        <LabelsOf labels={world.labels} universe={universe} />
+      </span>
       {error ? (
         <span class="cut error-text" title={`${error.code}: ${error.reason}`}>
           {error.code}: {error.reason}
@@ -340,8 +445,16 @@ function WorldRow({ world, universe, current, chosen, toggle }: { world: World; 
 }
 
 /** Whether the server would list a world under a filter. */
-function isListed(world: World, { state, program, held }: Filter): boolean {
-  if (state === 'live' ? !['live', 'paused', 'on_hold'].includes(world.state) : state === 'failed' ? !world.failed : state ? world.state !== state : world.state === 'deleted') return false;
+function isListed(world: World, { state, program, held, label, trouble, created, active }: Filter, now: number): boolean {
+  if (state === 'live' ? !['live', 'paused', 'on_hold'].includes(world.state) : state ? world.state !== state : world.state === 'deleted') return false;
+  if ((trouble === 'failed' && !world.failed) || (trouble === 'none' && world.failed)) return false;
+  const [key, value] = [label.split('=', 1)[0]!, label.includes('=') ? label.slice(label.indexOf('=') + 1) : undefined];
+  if (label && (value === undefined ? world.labels[key] === undefined : world.labels[key] !== value)) return false;
+  const lies = (at: number | null | undefined, { after, before }: { after?: number; before?: number }) => {
+    const ms = (at ?? 0) / 1e6;
+    return (after === undefined || ms >= after) && (before === undefined || ms < before);
+  };
+  if (!lies(world.created_at_ns, spanOf(created, now)) || !lies(world.active_at_ns, spanOf(active, now))) return false;
   if (program && world.program !== program && !world.program?.startsWith(`${program}@`)) return false;
   return !held || (held === 'anybody') === Boolean(world.lease);
 }
@@ -356,7 +469,6 @@ function isBefore(one: World, other: World, sort: Sort): boolean {
 }
 
 function fits(world: World, filter: Filter): boolean {
-  if (filter.state === 'live' && world.state !== 'live') return false;
   const wanted = filter.name.toLowerCase();
   return !wanted || (world.name ?? '').toLowerCase().includes(wanted) || world.world.includes(wanted);
 }

@@ -85,10 +85,10 @@ export function Loading({ what }: { what: string }) {
 }
 
 /** The commands that do the same as what stands beside them. */
-export function Commands({ of }: { of: Command }) {
+export function Commands({ of, title = 'As a command' }: { of: Command; title?: string }) {
   return (
     <details class="commands">
-      <summary>As a command</summary>
+      <summary>{title}</summary>
       {of.mundi && <Line text={of.mundi} what="mundi command" />}
       <Line text={of.curl} what="curl command" />
     </details>

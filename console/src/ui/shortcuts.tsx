@@ -1,8 +1,10 @@
 import { Dialog } from './basics';
 
 const KEYS: [string, string][] = [
-  ['/', 'go to a world or an effect'],
+  ['/', 'find a world or an effect'],
   ['j  k', 'next and previous row, or record'],
+  ['x', 'select the row'],
+  ['n', 'new world'],
   ['Enter', 'open the row'],
   ['←  →', 'move the slider by one height'],
   ['[  ]', 'previous and next step'],

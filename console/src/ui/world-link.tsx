@@ -1,4 +1,4 @@
-// A world by its id, shown by its name: lists of the API name worlds by id only.
+// A world, shown by its name.
 import { useEffect, useState } from 'preact/hooks';
 import { api, type WorldDetails } from '../api/client';
 import { to } from '../lib/route';
@@ -18,17 +18,27 @@ function nameOf(universe: string, world: string): Promise<string> {
   return names.get(key)!;
 }
 
-export function WorldLink({ id, at, tab }: { id: string; at?: number; tab?: string }) {
+interface Props {
+  id: string;
+  /** As the list said it: null for a world without one. Only where nothing is said, as in a record, the server is asked. */
+  name?: string | null;
+  at?: number;
+  tab?: string;
+}
+
+export function WorldLink({ id, name: given, at, tab }: Props) {
   const { universe } = useSession();
-  const [name, set] = useState('');
+  const [found, set] = useState('');
   useEffect(() => {
+    if (given !== undefined) return;
     let isCurrent = true;
     set('');
-    void nameOf(universe, id).then((found) => isCurrent && set(found));
+    void nameOf(universe, id).then((it) => isCurrent && set(it));
     return () => {
       isCurrent = false;
     };
-  }, [universe, id]);
+  }, [universe, id, given]);
+  const name = given ?? found;
   return (
     <a href={to(['u', universe, 'worlds', name || id], { at, tab })} title={id}>
       {name || short(id, 12)}

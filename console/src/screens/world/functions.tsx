@@ -196,7 +196,7 @@ function Awaits({ world, at, instance, select }: { world: string; at: FunctionsA
             </thead>
             <tbody>
               {log.map((it) => (
-                <Await key={it.number} it={it} select={select} fork={may('send') ? to(['u', universe, 'worlds', world, 'fork'], { at: it.ended_at }) : undefined} />
+                <Await key={it.number} it={it} select={select} fork={may('send') ? to(['u', universe, 'worlds', world, 'fork'], { await: `${instance}/${it.number}` }) : undefined} />
               ))}
             </tbody>
           </table>
@@ -210,6 +210,11 @@ function Awaits({ world, at, instance, select }: { world: string; at: FunctionsA
       )}
     </section>
   );
+}
+
+/** One that ended in the step that asked for it leaves no height between the two, and one that was cancelled has no result. */
+function canFork({ state, asked_at, ended_at }: FunctionAwait): boolean {
+  return state === 'open' || (ended_at !== null && ended_at !== undefined && ended_at !== asked_at);
 }
 
 function Await({ it, select, fork }: { it: FunctionAwait; select: (height: number) => void; fork?: string }) {
@@ -234,7 +239,7 @@ function Await({ it, select, fork }: { it: FunctionAwait; select: (height: numbe
       <td>{height(it.ended_at)}</td>
       <td>{it.ended ? duration(Date.parse(it.ended) - Date.parse(it.asked)) : <span class="mute">–</span>}</td>
       <td class="mono">{gist(it.value, 60)}</td>
-      {fork !== undefined && <td>{it.ended_at !== null && it.ended_at !== undefined && <a href={fork}>Fork before its result</a>}</td>}
+      {fork !== undefined && <td>{canFork(it) && <a href={fork}>{it.state === 'open' ? 'Answer it in a fork' : 'Fork with another answer'}</a>}</td>}
     </tr>
   );
 }

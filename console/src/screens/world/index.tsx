@@ -1,7 +1,7 @@
 // A world: its timeline, a slider over its heights, and everything about the height under the slider.
 import type { ComponentChildren } from 'preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { api, type Effect, type Family, type Page, type Timer, type WorldDetails } from '../../api/client';
+import { api, type Effect, type Family, type Page, type WhyWorld, type WorldDetails } from '../../api/client';
 import { useLoad } from '../../api/use';
 import { useKeys } from '../../lib/keys';
 import { follows } from '../../lib/records';
@@ -9,6 +9,7 @@ import { go, refine, to, type Route } from '../../lib/route';
 import { useMay, useSession } from '../../lib/session';
 import { count } from '../../lib/text';
 import { Badge, Empty, Id, Loading, Problem, Tabs, Time } from '../../ui/basics';
+import { Labels } from '../../ui/labels';
 import { WorldLink } from '../../ui/world-link';
 import { Actions } from './actions';
 import { Cells } from './cells';
@@ -33,7 +34,7 @@ export function WorldScreen({ world, route }: { world: string; route: Route }) {
   const path = { universe, world };
   const details = useLoad((signal) => api.get<WorldDetails>('/v1/u/{universe}/worlds/{world}', { path, signal }), [universe, world], 3_000);
   const effects = useLoad((signal) => api.get<Page<Effect>>('/v1/u/{universe}/effects', { path, query: { world, limit: 20 }, signal }), [universe, world], 3_000);
-  const timers = useLoad((signal) => api.get<Page<Timer>>('/v1/u/{universe}/timers', { path, query: { world, limit: 20 }, signal }), [universe, world], 5_000);
+  const why = useLoad((signal) => api.get<WhyWorld>('/v1/u/{universe}/worlds/{world}/why', { path, signal }), [universe, world], 3_000);
   const family = useLoad((signal) => api.get<Family>('/v1/u/{universe}/worlds/{world}/lineage', { path, signal }), [universe, world]);
   if (details.error && !details.value) {
     return details.error.code === 'WORLD_NOT_FOUND' ? (
@@ -48,9 +49,10 @@ export function WorldScreen({ world, route }: { world: string; route: Route }) {
   const reload = () => {
     details.reload();
     effects.reload();
+    why.reload();
     family.reload();
   };
-  return <Shown world={world} route={route} details={details.value} effects={effects.value?.items} timers={timers.value?.items} family={family.value} reload={reload} />;
+  return <Shown world={world} route={route} details={details.value} effects={effects.value?.items} why={why.value} family={family.value} reload={reload} />;
 }
 
 interface Props {
@@ -58,12 +60,12 @@ interface Props {
   route: Route;
   details: WorldDetails;
   effects?: Effect[];
-  timers?: Timer[];
+  why?: WhyWorld;
   family?: Family;
   reload: () => void;
 }
 
-function Shown({ world, route, details, effects, timers, family, reload }: Props) {
+function Shown({ world, route, details, effects, why, family, reload }: Props) {
   const { universe } = useSession();
   const may = useMay();
   const { journal, head, isLive } = useJournal(universe, world, details.head ?? undefined);
@@ -158,9 +160,23 @@ function Shown({ world, route, details, effects, timers, family, reload }: Props
             <div>
               <dt>Forked from</dt>
               <dd>
-                <WorldLink id={details.parent.world} at={Math.max(0, details.parent.forked_at - 1)} /> at {details.parent.forked_at}
+                <WorldLink id={details.parent.world} name={details.parent.world_name ?? null} at={Math.max(0, details.parent.forked_at - 1)} /> at {details.parent.forked_at}
                 {' · '}
                 <a href={to(['u', universe, 'compare'], { left: details.parent.world, right: world, from: details.parent.forked_at })}>compare</a>
+              </dd>
+            </div>
+          )}
+          <div>
+            <dt>Labels</dt>
+            <dd>
+              <Labels world={details.name ?? details.world} labels={details.labels} changed={reload} />
+            </dd>
+          </div>
+          {details.pinned && details.assigned_to && (
+            <div>
+              <dt>Pinned to</dt>
+              <dd>
+                <Id id={details.assigned_to} />
               </dd>
             </div>
           )}
@@ -173,7 +189,7 @@ function Shown({ world, route, details, effects, timers, family, reload }: Props
         </dl>
         <Actions details={details} world={world} forkAddress={forkAddress} height={height} reload={reload} />
       </header>
-      <Why details={details} effects={effects} timers={timers} dispatched={children.value?.items} />
+      <Why details={details} why={why} effects={effects} dispatched={children.value?.items} />
       <Slider height={height} head={head} firstHeight={details.first_height} isFollowing={isFollowing} isLive={isLive} logical={moment?.height === height ? moment.step.logical_now : undefined} select={select} step={step} />
       {journal.error && <Problem error={journal.error} />}
       <div class="columns">

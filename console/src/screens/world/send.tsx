@@ -63,7 +63,8 @@ export function SendPanel({ universe, world, manifest, done }: { universe: strin
         <span class="mute">{answer.busy ? 'Waiting for the reply…' : 'A call waits for the reply; a send does not.'}</span>
       </p>
       <Shown answer={answer} />
-      <Commands of={command(universe, ['world', 'call', world, chosen, JSON.stringify(value)], 'POST', '/v1/u/{universe}/worlds/{world}/call/{event}', asked)} />
+      <Commands title="The call as a command" of={command(universe, ['world', 'call', world, chosen, JSON.stringify(value)], 'POST', '/v1/u/{universe}/worlds/{world}/call/{event}', asked)} />
+      <Commands title="The send as a command" of={command(universe, ['world', 'send', world, chosen, JSON.stringify(value)], 'POST', '/v1/u/{universe}/worlds/{world}/send/{event}', asked)} />
     </form>
   );
 }
