@@ -27,7 +27,7 @@ pub(crate) fn two() -> bool {
         eprintln!("neither node nor python3 is on the path: {NEEDS}");
         return false;
     };
-    let has_python = other == "ts" && on_path("python3");
+    let has_python = *other == "ts" && on_path("python3");
     rust() && tests(&format!("rust,{other}"), &[]) && (!has_python || tests("python", &["the_todo_agent"]))
 }
 
