@@ -111,12 +111,20 @@ pub enum Mutant {
     ChildWorldUntold,
     /// A cancel request makes a child that has started leased again.
     PhaseLowered,
+    /// A revoke leaves the key by which effects of the holder begin.
+    LeaseAuthorityKept,
 }
 
 impl Mutant {
     /// Those of the lease kernel, which the simulation of pools finds.
-    pub const OF_POOLS: [Self; 5] =
-        [Self::RevokeFrees, Self::LeaseEpochKept, Self::BundleHalf, Self::DedupeWithoutClient, Self::RetiredRevived];
+    pub const OF_POOLS: [Self; 6] = [
+        Self::RevokeFrees,
+        Self::LeaseEpochKept,
+        Self::BundleHalf,
+        Self::DedupeWithoutClient,
+        Self::RetiredRevived,
+        Self::LeaseAuthorityKept,
+    ];
 
     /// Those of watchers, which the simulation of watched pools finds.
     pub const OF_WATCHERS: [Self; 1] = [Self::WatcherTrustsClock];

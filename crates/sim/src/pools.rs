@@ -110,7 +110,7 @@ struct Run {
 /// Runs a pool under about half of these faults, those that the seed chooses, and checks every promise.
 pub fn run_pool_seed(seed: u64, allowed: &Faults) -> Result<PoolTally, Failure> {
     let (run, journal) = Run::new(seed, allowed, false).and_then(Run::played)?;
-    let reservations = pools::check(&journal, &config()).map_err(|what| Failure { checker: "pools", what })?;
+    let reservations = run.reservations(&journal)?;
     run.universe.finish()?;
     Ok(PoolTally { commands: COMMANDS, reservations, reclaims: 0 })
 }
@@ -118,8 +118,7 @@ pub fn run_pool_seed(seed: u64, allowed: &Faults) -> Result<PoolTally, Failure> 
 /// The same with two watchers, which crash, stand still and have clocks that jump.
 pub fn run_watched_pool_seed(seed: u64, allowed: &Faults) -> Result<PoolTally, Failure> {
     let (run, journal) = Run::new(seed, allowed, true).and_then(Run::played)?;
-    let of_pools = |what| Failure { checker: "pools", what };
-    let reservations = pools::check(&journal, &config()).map_err(of_pools)?;
+    let reservations = run.reservations(&journal)?;
     let reclaims =
         watches::check(&journal, &run.universe.commits()).map_err(|what| Failure { checker: "watches", what })?;
     run.universe.finish()?;
@@ -145,6 +144,11 @@ impl Run {
         let (world, rng, operations) = (world.map_err(failed)?, Rng::new(seed), (0..CLIENTS).map(|_| 0).collect());
         let (known, again, open) = (Vec::new(), Vec::new(), Vec::new());
         Ok(Self { universe, world, rng, known, again, open, operations, looked_until: 0, is_watched })
+    }
+
+    fn reservations(&self, journal: &[Record]) -> Result<u64, Failure> {
+        let checked = pools::check(journal, &config(), self.world, &self.universe.commits());
+        checked.map_err(|what| Failure { checker: "pools", what })
     }
 
     /// Plays to the end; gives the pool's journal.

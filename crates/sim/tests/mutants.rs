@@ -49,7 +49,8 @@ fn meant_for(mutant: Mutant) -> &'static str {
         | Mutant::LeaseEpochKept
         | Mutant::BundleHalf
         | Mutant::DedupeWithoutClient
-        | Mutant::RetiredRevived => "pools",
+        | Mutant::RetiredRevived
+        | Mutant::LeaseAuthorityKept => "pools",
         Mutant::WatcherTrustsClock => "watches",
         // Found by the simulation of children (`tests/children.rs`).
         Mutant::StartUnrecorded
@@ -62,7 +63,8 @@ fn meant_for(mutant: Mutant) -> &'static str {
         | Mutant::CallKeyShared
         | Mutant::ChildWorldMissing
         | Mutant::ChildWorldRecovered
-        | Mutant::ChildWorldUntold => "children",
+        | Mutant::ChildWorldUntold
+        | Mutant::PhaseLowered => "children",
         // The kernel refuses to take an item twice, so its world is put on hold, although its turns could be taken.
         Mutant::HoldSkipped
         | Mutant::TurnSplit

@@ -2,7 +2,11 @@
 //!
 //! Ownership is followed from the commands on record and the answers that were given to them, not from the kernel's own cells: a resource
 //! belongs to the lease that was answered with it until a release, an expiry or a reclaim is on record.
+//!
+//! The keys by which effects begin follow from the same answers: after each commit of the pool's world there is one for each lease that is
+//! active by then, with its holder and its epoch, and none else.
 
+use crate::log::{Commit, Write};
 use mundi_kernel::lease_kernel::{
     command::{COMMAND, Command, Request},
     config::PoolConfig,
@@ -10,10 +14,11 @@ use mundi_kernel::lease_kernel::{
     result::{Outcome, ResultCode},
 };
 use mundi_model::{
-    Height, InboxSeq, IntentHash, Value, cbor,
-    pool::{ClientId, LeaseId, OperationId, ResourceId},
+    Height, InboxSeq, IntentHash, Value, WorldId, cbor,
+    pool::{ClientId, LeaseAuthority, LeaseId, OperationId, ResourceId},
     record::{Body, Input, Payload, Record, ReplyOutcome},
 };
+use mundi_store::keyspace::{Family, Parts, journal_head};
 use std::collections::BTreeMap;
 
 struct Followed {
@@ -37,15 +42,69 @@ struct Pool {
     owners: BTreeMap<ResourceId, LeaseId>,
     timers: BTreeMap<IntentHash, String>,
     reservations: u64,
+    /// Who got authority or lost it, by the height of the command.
+    authorities: Vec<(Height, LeaseId, Option<LeaseAuthority>)>,
 }
 
-/// How many reservations were granted, if every promise was kept.
-pub(crate) fn check(records: &[Record], config: &PoolConfig) -> Result<u64, String> {
+/// How many reservations were granted, if every promise was kept by the pool of this world.
+pub(crate) fn check(
+    records: &[Record],
+    config: &PoolConfig,
+    world: WorldId,
+    commits: &[Commit],
+) -> Result<u64, String> {
     let mut pool = Pool::default();
     for record in records {
         pool.read(record, config).map_err(|what| format!("at height {}: {what}", record.height))?;
     }
+    check_authorities(&pool.authorities, world, commits)?;
     Ok(pool.reservations)
+}
+
+fn check_authorities(
+    on_record: &[(Height, LeaseId, Option<LeaseAuthority>)],
+    world: WorldId,
+    commits: &[Commit],
+) -> Result<(), String> {
+    let mut on_record = on_record.iter().peekable();
+    let (mut expected, mut keys) = (BTreeMap::new(), BTreeMap::new());
+    let mut head = Height::GENESIS;
+    for write in commits.iter().map(|commit| &commit.writes) {
+        for write in write {
+            let Some(Parts { family, rest, .. }) = Parts::of(write.key()).filter(|parts| parts.world == Some(world))
+            else {
+                continue;
+            };
+            match (family, write) {
+                (Family::JournalHead, Write::Put(key, value)) => {
+                    head = journal_head::decode(key, value).map_err(|error| error.to_string())?.head.height;
+                }
+                (Family::LeaseAuthority, write) => {
+                    let lease = LeaseId::from_bytes(rest.try_into().map_err(|_| "the key of no lease")?);
+                    let authority: Option<LeaseAuthority> = match write {
+                        Write::Put(_, value) => Some(cbor::decode(value).map_err(|error| error.to_string())?),
+                        _ => None,
+                    };
+                    set(&mut keys, lease, authority);
+                }
+                _ => {}
+            }
+        }
+        while let Some((_, lease, authority)) = on_record.next_if(|(height, ..)| *height < head) {
+            set(&mut expected, *lease, *authority);
+        }
+        if keys != expected {
+            return Err(format!("below height {head} effects begin under {keys:?}, and active are {expected:?}"));
+        }
+    }
+    Ok(())
+}
+
+fn set(all: &mut BTreeMap<LeaseId, LeaseAuthority>, lease: LeaseId, authority: Option<LeaseAuthority>) {
+    match authority {
+        Some(authority) => drop(all.insert(lease, authority)),
+        None => drop(all.remove(&lease)),
+    }
 }
 
 fn json(bytes: &[u8]) -> Option<serde_json::Value> {
@@ -104,28 +163,32 @@ impl Pool {
         if outcome.result != ResultCode::Ok {
             return Ok(());
         }
-        self.follow(&command, outcome)
+        self.follow(height, &command, outcome)
     }
 
-    fn follow(&mut self, command: &Command, outcome: &Outcome) -> Result<(), String> {
+    fn follow(&mut self, height: Height, command: &Command, outcome: &Outcome) -> Result<(), String> {
         match command {
             Command::Reserve { .. } | Command::ReserveBundle { .. } | Command::ReserveAny { .. } => {
                 self.reserve(outcome)
             }
             Command::EnqueueReserve { .. } if outcome.lease_id.is_some() => self.reserve(outcome),
-            Command::Activate { lease_id, lease_epoch, .. } => {
+            Command::Activate { lease_id, lease_epoch, holder_id } => {
                 let lease = self.held(*lease_id, *lease_epoch, &[LeaseState::Reserved])?;
                 lease.state = LeaseState::Active;
+                let holder = holder_id.ok_or("a lease is activated by nobody")?;
+                self.authorities.push((height, *lease_id, Some(LeaseAuthority { epoch: *lease_epoch, holder })));
                 Ok(())
             }
             Command::Release { lease_id, lease_epoch, .. } => {
                 self.held(*lease_id, *lease_epoch, &[LeaseState::Reserved, LeaseState::Active])?;
                 self.raise(*lease_id, outcome)?;
+                self.authorities.push((height, *lease_id, None));
                 self.end(*lease_id, LeaseState::Released);
                 Ok(())
             }
             Command::Revoke { lease_id, .. } => {
                 self.in_state(*lease_id, &[LeaseState::Active])?.state = LeaseState::Revoking;
+                self.authorities.push((height, *lease_id, None));
                 self.raise(*lease_id, outcome)
             }
             Command::Reclaim { lease_id } => {

@@ -200,6 +200,7 @@ impl<'h> Core<'h> {
             (_, LeaseState::Active) => {
                 AuthorityChange::granted(id, LeaseAuthority { epoch: lease.lease_epoch, holder: lease.holder_id })
             }
+            (LeaseState::Active, LeaseState::Revoking) if planted(Mutant::LeaseAuthorityKept) => return Ok(()),
             (LeaseState::Active, _) => AuthorityChange::withdrawn(id),
             _ => return Ok(()),
         };
