@@ -3,7 +3,7 @@
 use super::{
     client::{Listing, Server, escape},
     exit::{Failed, Outcome},
-    output::Out,
+    output::{Out, time},
 };
 use clap::{Args, Subcommand};
 use mundi_model::Code;
@@ -23,6 +23,7 @@ pub(super) enum PoolCommand {
         to: Sending,
         /// As `mundi pool enqueue` printed it.
         ticket: String,
+        /// The world that holds or will hold the lease, by its id or its name; or any other name of a holder.
         #[arg(long)]
         holder: String,
     },
@@ -30,6 +31,7 @@ pub(super) enum PoolCommand {
     Create {
         #[command(flatten)]
         server: Server,
+        /// The name of the pool.
         name: String,
         /// How many worlds share its resources.
         #[arg(long, default_value_t = 1)]
@@ -42,13 +44,20 @@ pub(super) enum PoolCommand {
     Delete {
         #[command(flatten)]
         server: Server,
+        /// The name of the pool.
         pool: String,
     },
     /// A pool: its bounds, and how full it is.
     Describe {
         #[command(flatten)]
         server: Server,
+        /// The name of the pool.
         pool: String,
+        /// Only this shard.
+        #[arg(long)]
+        shard: Option<u64>,
+        #[command(flatten)]
+        waits: AtLeast,
     },
     /// Waits in the queue of a pool for resources of a label.
     Enqueue {
@@ -69,16 +78,18 @@ pub(super) enum PoolCommand {
     Lease {
         #[command(flatten)]
         server: Server,
+        /// The name of the pool.
         pool: String,
+        /// The lease (`l_…`), as `mundi pool reserve` and `leases` print it.
         lease: String,
-        /// Waits until the command at this LSN was applied.
-        #[arg(long)]
-        at_least: Option<u64>,
+        #[command(flatten)]
+        waits: AtLeast,
     },
     /// Lists leases of a pool.
     Leases {
         #[command(flatten)]
         listing: Listing,
+        /// The name of the pool.
         pool: String,
         #[command(flatten)]
         filter: Filter,
@@ -92,6 +103,7 @@ pub(super) enum PoolCommand {
     Reclaim {
         #[command(flatten)]
         to: Sending,
+        /// The lease (`l_…`), as `mundi pool reserve` and `leases` print it.
         lease: String,
     },
     /// Ends a lease; its resources are available at once.
@@ -112,6 +124,7 @@ pub(super) enum PoolCommand {
     Revoke {
         #[command(flatten)]
         to: Sending,
+        /// The lease (`l_…`), as `mundi pool reserve` and `leases` print it.
         lease: String,
         /// A watcher reclaims the lease so many milliseconds after it saw the revoke.
         #[arg(long, value_name = "MS")]
@@ -121,13 +134,18 @@ pub(super) enum PoolCommand {
     Ticket {
         #[command(flatten)]
         server: Server,
+        /// The name of the pool.
         pool: String,
+        /// As `mundi pool enqueue` printed it.
         ticket: String,
+        #[command(flatten)]
+        waits: AtLeast,
     },
     /// The policy by which watchers look at a pool; with options, another one in its place.
     Watch {
         #[command(flatten)]
         server: Server,
+        /// The name of the pool.
         pool: String,
         #[command(flatten)]
         rules: WatchRules,
@@ -183,6 +201,7 @@ impl WatchRules {
 pub(super) struct Sending {
     #[command(flatten)]
     server: Server,
+    /// The name of the pool.
     pool: String,
     /// The same for each attempt of one command.
     #[arg(long)]
@@ -196,10 +215,12 @@ pub(super) struct Sending {
 pub(super) struct HolderOf {
     #[command(flatten)]
     to: Sending,
+    /// The lease (`l_…`), as `mundi pool reserve` and `leases` print it.
     lease: String,
     /// The lease's epoch, as its holder knows it.
     #[arg(long)]
     epoch: u64,
+    /// The world that holds or will hold the lease, by its id or its name; or any other name of a holder.
     #[arg(long)]
     holder: String,
 }
@@ -212,11 +233,29 @@ pub(super) struct Wish {
     /// How many of them.
     #[arg(long)]
     count: Option<u32>,
+    /// The world that holds or will hold the lease, by its id or its name; or any other name of a holder.
     #[arg(long)]
     holder: String,
     /// After so many slots the reservation expires, unless it is activated.
     #[arg(long = "ttl", value_name = "SLOTS")]
     ttl_slots: u64,
+}
+
+/// The command that a read must have seen.
+#[derive(Args)]
+pub(super) struct AtLeast {
+    /// Waits until the command at this LSN was applied.
+    #[arg(long)]
+    at_least: Option<u64>,
+}
+
+impl AtLeast {
+    /// The query of an address.
+    pub(super) fn query(&self, shard: Option<u64>) -> String {
+        let given = [("at_least", self.at_least), ("shard", shard)];
+        let given = given.into_iter().filter_map(|(name, number)| Some(format!("{name}={}", number?)));
+        given.enumerate().map(|(at, field)| format!("{}{field}", if at == 0 { '?' } else { '&' })).collect()
+    }
 }
 
 /// The filter of a list.
@@ -228,12 +267,11 @@ pub(super) struct Filter {
     /// Only those that this holder has.
     #[arg(long)]
     holder: Option<String>,
-    /// The shard that is listed.
+    /// Only this shard.
     #[arg(long)]
     shard: Option<u64>,
-    /// Waits until the command at this LSN was applied.
-    #[arg(long)]
-    at_least: Option<u64>,
+    #[command(flatten)]
+    waits: AtLeast,
 }
 
 impl Filter {
@@ -243,7 +281,7 @@ impl Filter {
             ("state", self.state),
             ("holder", self.holder),
             ("shard", number(self.shard)),
-            ("at_least", number(self.at_least)),
+            ("at_least", number(self.waits.at_least)),
         ]
     }
 }
@@ -272,6 +310,13 @@ impl HolderOf {
     }
 }
 
+/// When a lease expires, as a time; null if it does not.
+fn deadline(lease: &Value, slot_ms: u64) -> Value {
+    let slot = lease["deadline_slot"].as_u64().filter(|slot| *slot > 0);
+    let ns = slot.and_then(|slot| slot.checked_mul(slot_ms)?.checked_mul(1_000_000));
+    ns.map_or(Value::Null, |ns| time(ns).into())
+}
+
 fn settings(settings: &[String]) -> Outcome<Value> {
     let setting = |text: &String| {
         let (name, number) = text.split_once('=')?;
@@ -298,7 +343,9 @@ impl PoolCommand {
             Self::Delete { server, pool } => {
                 server.json(Method::DELETE, &server.of(&of_pool(&pool, "")), None).await.map(drop)
             }
-            Self::Describe { server, pool } => out.object(&server.get(&server.of(&of_pool(&pool, ""))).await?),
+            Self::Describe { server, pool, shard, waits } => {
+                out.object(&server.get(&server.of(&of_pool(&pool, &waits.query(shard)))).await?)
+            }
             Self::Enqueue { to, wish: Wish { label, count, holder, ttl_slots }, wait } => {
                 let fields = [
                     ("label", json!(label)),
@@ -310,9 +357,8 @@ impl PoolCommand {
                 to.run(out, "enqueue", &fields).await
             }
             Self::Heartbeat { of } => of.run(out, "heartbeat").await,
-            Self::Lease { server, pool, lease, at_least } => {
-                let at_least = at_least.map_or_else(String::new, |lsn| format!("?at_least={lsn}"));
-                let path = of_pool(&pool, &format!("/leases/{}{at_least}", escape(&lease)));
+            Self::Lease { server, pool, lease, waits } => {
+                let path = of_pool(&pool, &format!("/leases/{}{}", escape(&lease), waits.query(None)));
                 out.object(&server.get(&server.of(&path)).await?)
             }
             Self::Leases { listing, pool, filter } => {
@@ -322,9 +368,15 @@ impl PoolCommand {
                     ("EPOCH", "lease_epoch"),
                     ("HOLDER", "holder_id"),
                     ("MEMBERS", "member_count"),
-                    ("DEADLINE", "deadline_slot"),
+                    ("DEADLINE", "deadline"),
                 ];
-                listing.show(out, &of_pool(&pool, "/leases"), &filter.params(), &columns).await
+                let (mut leases, next) = listing.pages(&of_pool(&pool, "/leases"), &filter.params()).await?;
+                if !out.is_json() && !leases.is_empty() {
+                    let found = listing.server().get(&listing.server().of(&of_pool(&pool, ""))).await?;
+                    let slot_ms = found["config"]["slot_ms"].as_u64().unwrap_or(0);
+                    leases.iter_mut().for_each(|lease| lease["deadline"] = deadline(lease, slot_ms));
+                }
+                out.rows(&columns, &leases, &next)
             }
             Self::List { server } => {
                 let columns = [("POOL", "pool"), ("SHARDS", "shards"), ("SINCE", "created_at_ns")];
@@ -346,8 +398,8 @@ impl PoolCommand {
                 ];
                 to.run(out, "reserve", &fields).await
             }
-            Self::Ticket { server, pool, ticket } => {
-                let path = of_pool(&pool, &format!("/tickets/{}", escape(&ticket)));
+            Self::Ticket { server, pool, ticket, waits } => {
+                let path = of_pool(&pool, &format!("/tickets/{}{}", escape(&ticket), waits.query(None)));
                 out.object(&server.get(&server.of(&path)).await?)
             }
             Self::Watch { server, pool, rules, off } => {

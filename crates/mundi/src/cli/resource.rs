@@ -4,7 +4,7 @@ use super::{
     client::{Listing, Server, escape},
     exit::Outcome,
     output::Out,
-    pool::{Filter, of_pool},
+    pool::{AtLeast, Filter, of_pool},
 };
 use clap::Subcommand;
 use serde_json::{Value, json};
@@ -15,6 +15,7 @@ pub(super) enum ResourceCommand {
     Create {
         #[command(flatten)]
         server: Server,
+        /// The name of the pool.
         pool: String,
         /// Names, from which their ids follow; or ids (`r_…`).
         #[arg(required = true)]
@@ -27,13 +28,18 @@ pub(super) enum ResourceCommand {
     Describe {
         #[command(flatten)]
         server: Server,
+        /// The name of the pool.
         pool: String,
+        /// The name of the resource, or its id (`r_…`).
         resource: String,
+        #[command(flatten)]
+        waits: AtLeast,
     },
     /// Lists resources of a pool.
     List {
         #[command(flatten)]
         listing: Listing,
+        /// The name of the pool.
         pool: String,
         /// Only those with this label.
         #[arg(long)]
@@ -53,8 +59,8 @@ impl ResourceCommand {
                 let columns = [("SHARD", "shard"), ("RESULT", "result"), ("LSN", "lsn")];
                 out.rows(&columns, results.as_array().map_or(&[][..], Vec::as_slice), &Value::Null)
             }
-            Self::Describe { server, pool, resource } => {
-                let path = of_pool(&pool, &format!("/resources/{}", escape(&resource)));
+            Self::Describe { server, pool, resource, waits } => {
+                let path = of_pool(&pool, &format!("/resources/{}{}", escape(&resource), waits.query(None)));
                 out.object(&server.get(&server.of(&path)).await?)
             }
             Self::List { listing, pool, label, filter } => {

@@ -215,16 +215,19 @@ async fn bad_input_is_refused_with_its_code_and_changes_nothing() {
     let names: Vec<String> = (0..4).map(|n| format!("gpu-{n}")).collect();
     do_(&server, "reserve", by(json!({ "resources": names, "ttl_slots": 1 }))).await.refused(400, "POOL_SHARDS_MIXED");
     for (verb, form, code) in [
-        ("reserve", by(json!({ "resources": ["gpu-0"], "ttl_slots": -1 })), "JSON_MALFORMED"),
-        ("reserve", json!({ "resources": ["gpu-0"], "ttl_slots": 1 }), "JSON_MALFORMED"),
+        ("reserve", by(json!({ "resources": ["gpu-0"], "ttl_slots": -1 })), "REQUEST_INVALID"),
+        ("reserve", json!({ "resources": ["gpu-0"], "ttl_slots": 1 }), "REQUEST_INVALID"),
         ("reserve", by(json!({ "resources": ["gpu-0"], "label": "x", "ttl_slots": 1 })), "REQUEST_INVALID"),
         ("reserve", by(json!({ "label": "no label", "ttl_slots": 1 })), "REQUEST_INVALID"),
+        ("reserve", by(json!({ "resources": [""], "ttl_slots": 1 })), "REQUEST_INVALID"),
         ("activate", by(json!({ "lease_id": "l_7", "lease_epoch": 1 })), "ID_INVALID"),
+        ("resources", json!({ "resources": [] }), "REQUEST_INVALID"),
     ] {
-        let answer = do_(&server, verb, form.clone()).await;
-        assert_eq!(answer.status.as_u16(), 400, "{verb} {form}: {}", answer.text);
-        let _expected = code;
+        let problem = do_(&server, verb, form.clone()).await.refused(400, code);
+        assert_eq!(problem["outcome"], "definite", "{verb} {form}: it was not sent");
     }
+    let elsewhere = server.post(&format!("{P}/none/revoke"), &json!({ "lease_id": "l_7" })).await;
+    assert_eq!(elsewhere.refused(404, "POOL_NOT_FOUND")["outcome"], "definite");
     let twice = json!({ "resources": [{ "resource": "gpu-0" }] });
     refused(do_(&server, "resources", twice).await, 409, "ALREADY_EXISTS");
     assert_eq!(state().await, before, "nothing changed");
@@ -294,4 +297,164 @@ async fn a_fork_of_a_pool_is_a_world_and_no_pool() {
     assert_eq!(described["is_authority"], false);
     let copied = server.post(&format!("{W}/copy/query/lease"), &json!({ "lease_id": lease["lease_id"] })).await.ok(200);
     assert_eq!(copied["lease"]["state"], "reserved", "it can be looked at");
+}
+
+/// What a world as the holder of a lease is called.
+async fn holder_world(server: &Server, name: &str) -> String {
+    let made = server.post(W, &json!({ "world": name, "program": "kv" })).await.ok(201);
+    format!("holder_{}", made["world"].as_str().unwrap().trim_start_matches("w_"))
+}
+
+/// The id of an active lease of a holder.
+async fn held_by(server: &Server, resource: &str, holder: &str) -> Value {
+    let form = json!({ "resources": [resource], "holder": holder, "ttl_slots": 60 });
+    let lease = do_(server, "reserve", form).await.ok(200)["lease_id"].clone();
+    do_(server, "activate", json!({ "lease_id": lease, "lease_epoch": 1, "holder": holder })).await.ok(200);
+    lease
+}
+
+#[tokio::test]
+async fn the_world_of_a_pool_with_live_leases_stays_in_service() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    pool_with(&server, "p", 1, 2, json!({})).await;
+    let lease = held_by(&server, "gpu-0", "ada").await;
+    let free = json!({ "resources": ["gpu-1"], "holder": "bob", "ttl_slots": 60 });
+    let archive = format!("{W}/p/archive");
+    server.delete(&format!("{W}/p")).await.refused(409, "POOL_IN_USE");
+    server.post(&archive, &json!({})).await.refused(409, "POOL_IN_USE");
+    let all = json!({ "verb": "delete", "filters": { "name": "p" } });
+    let bulk = server.post("/v1/u/default/bulk", &all).await.ok(200);
+    assert_eq!(bulk["items"][0]["code"], "POOL_IN_USE", "{bulk}");
+    for forced in [false, true] {
+        let other = json!({ "program": "counter", "forced": forced });
+        server.post(&format!("{W}/p/upgrade"), &other).await.refused(409, "POOL_IN_USE");
+    }
+    let second = do_(&server, "reserve", free.clone()).await.ok(200)["lease_id"].clone();
+    do_(&server, "release", json!({ "lease_id": second, "lease_epoch": 1, "holder": "bob" })).await.ok(200);
+    do_(&server, "release", json!({ "lease_id": lease, "lease_epoch": 1, "holder": "ada" })).await.ok(200);
+
+    server.post(&format!("{W}/p/fork"), &json!({ "world": "copy" })).await.ok(201);
+    server.delete(&format!("{W}/p")).await.refused(409, "WORLD_HAS_FORKS");
+    do_(&server, "cancel", json!({ "ticket": "l_00000000000000000000000001", "holder": "bob" }))
+        .await
+        .refused(404, "TICKET_NOT_FOUND");
+    server.post(&archive, &json!({})).await.ok(204);
+    do_(&server, "reserve", free.clone()).await.refused(409, "WORLD_ARCHIVED");
+    server.post(&format!("{W}/p/unarchive"), &json!({})).await.ok(204);
+    do_(&server, "reserve", free).await.ok(200);
+}
+
+/// Without a policy by which the pool is watched.
+#[tokio::test]
+async fn a_holder_that_is_archived_or_deleted_frees_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    pool_with(&server, "p", 1, 1, json!({ "slot_ms": 10 })).await;
+    let holder = holder_world(&server, "agent").await;
+    let lease = held_by(&server, "gpu-0", &holder).await;
+    let still_held = async || {
+        let waits = json!({ "resources": ["gpu-0"], "holder": "eve", "ttl_slots": 1 });
+        refused(do_(&server, "reserve", waits).await, 409, "RESOURCE_BUSY");
+        let read = server.get(&format!("{P}/p/leases/{}", lease.as_str().unwrap())).await.ok(200);
+        assert_eq!((&read["lease"]["state"], &read["lease"]["lease_epoch"]), (&json!("active"), &json!(1)));
+    };
+    server.post(&format!("{W}/agent/archive"), &json!({})).await.ok(204);
+    still_held().await;
+    server.post(&format!("{W}/agent/unarchive"), &json!({})).await.ok(204);
+    server.delete(&format!("{W}/agent")).await.ok(204);
+    still_held().await;
+    do_(&server, "revoke", json!({ "lease_id": lease })).await.ok(200);
+    do_(&server, "reclaim", json!({ "lease_id": lease })).await.ok(200);
+    held_by(&server, "gpu-0", "eve").await;
+}
+
+#[tokio::test]
+async fn the_task_of_an_external_worker_has_the_lease_and_a_revoked_one_has_no_task() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    pool_with(&server, "p", 1, 1, json!({})).await;
+    let holder = holder_world(&server, "agent").await;
+    let lease = held_by(&server, "gpu-0", &holder).await;
+    let ask = async |key: &str| {
+        let named = json!({ "pool": "p", "lease_id": lease, "lease_epoch": 1 });
+        let form = json!({ "key": key, "kind": "external.task", "params": { "n": 1, "lease": named } });
+        server.post(&format!("{W}/agent/call/ask"), &form).await.ok(200);
+    };
+    let claim = async |wait: &str| {
+        let form = json!({ "kinds": ["external.task"], "wait": wait, "ttl": "30s" });
+        server.post("/v1/u/default/tasks/claim", &form).await.ok(200)
+    };
+    ask("held").await;
+    let task = claim("20s").await[0].clone();
+    let name = format!("p/{}", lease.as_str().unwrap());
+    assert_eq!((&task["lease"], &task["lease_epoch"]), (&json!(name), &json!(1)), "{task}");
+    server.post("/v1/u/default/tasks/complete", &json!({ "claim": task["claim"], "result": "done" })).await.ok(204);
+    do_(&server, "revoke", json!({ "lease_id": lease })).await.ok(200);
+    ask("revoked").await;
+    assert_eq!(claim("1s").await, json!([]), "it is not begun");
+    let receipt = loop {
+        let found = server.post(&format!("{W}/agent/query/get"), &json!("revoked")).await.ok(200);
+        if found != Value::Null {
+            break found;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    };
+    assert_eq!(receipt["code"], "STALE_EPOCH", "{receipt}");
+}
+
+#[tokio::test]
+async fn several_shards_are_one_pool_for_those_who_wait_and_those_who_list() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    pool_with(&server, "p", 3, 12, json!({})).await;
+    let any = |count: u64| json!({ "count": count, "holder": "ada", "ttl_slots": 60 });
+    let mut taken = 0;
+    while taken < 11 {
+        do_(&server, "reserve", any(1)).await.ok(200);
+        taken += 1;
+    }
+    // Wherever it begins to look, the shard that has the last one grants it, and no queue of another shard.
+    for _ in 0..6 {
+        let granted = do_(&server, "enqueue", any(1)).await.ok(200);
+        assert!(granted["lease_id"].is_string() && granted["ticket"].is_null(), "{granted}");
+        let token = json!({ "lease_id": granted["lease_id"], "lease_epoch": 1, "holder": "ada" });
+        do_(&server, "release", token).await.ok(200);
+    }
+    let keyed = async || {
+        server.send(Method::POST, &format!("{P}/p/enqueue"), &[("idempotency-key", "k")], &any(1)).await.ok(200)
+    };
+    let first = keyed().await;
+    assert_eq!(keyed().await, first, "sent again, it gets the same lease");
+    assert!(do_(&server, "enqueue", any(1)).await.ok(200)["ticket"].is_string(), "all are taken");
+
+    let list = async |noun: &str, limit: u64| {
+        let (mut items, mut from) = (Vec::new(), String::new());
+        loop {
+            let page = server.get(&format!("{P}/p/{noun}?limit={limit}{from}")).await.ok(200);
+            items.extend(page["items"].as_array().unwrap().clone());
+            match page["next"].as_str() {
+                Some(next) => from = format!("&after={next}"),
+                None => return items,
+            }
+        }
+    };
+    for limit in [1, 4, 5, 100] {
+        let mut names: Vec<_> = list("resources", limit).await.iter().map(|it| it["name"].to_string()).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), 12, "in pages of {limit}");
+        assert_eq!(list("leases", limit).await.len(), 18);
+    }
+    assert!(list("resources", 100).await.iter().all(|it| it["shard"].as_u64() < Some(3)));
+    let one = server.get(&format!("{P}/p/resources?shard=1&at_least={}", 1)).await.ok(200);
+    assert_eq!(one["shard"], 1);
+    server.get(&format!("{P}/p/resources?after=3/")).await.refused(400, "REQUEST_INVALID");
+    server.get(&format!("{P}/p/resources?shard=1&after=2/")).await.refused(400, "REQUEST_INVALID");
+    server.get(&format!("{P}/p/resources?at_least=1")).await.refused(400, "REQUEST_INVALID");
+    let described = server.get(&format!("{P}/p?shard=2&at_least=2")).await.ok(200);
+    assert_eq!(described["shards"].as_array().unwrap().len(), 1);
+    assert!(described["shards"][0]["applied_lsn"].as_u64() >= Some(2), "{described}");
+    server.get(&format!("{P}/p?at_least=2")).await.refused(400, "REQUEST_INVALID");
+    server.get(&format!("{P}/p?shard=0&at_least=100000&timeout=100ms")).await.refused(504, "REQUEST_TIMEOUT");
 }

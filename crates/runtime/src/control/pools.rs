@@ -4,7 +4,7 @@
 //! resource or the lease.
 
 use super::Ops;
-use crate::{Plane, RuntimeError};
+use crate::{Plane, RuntimeError, lifecycle, manifests::load_manifest, world::is_pool};
 use mundi_kernel::lease_kernel::{
     command::{COMMAND, Command, Request},
     config::PoolConfig,
@@ -16,7 +16,7 @@ use mundi_model::{
     record::{InboxItem, Input, Origin, Payload, ReplyOutcome},
 };
 use mundi_store::{
-    protocol::{CreatePool, DeletePool, FindPool, ListPools, PoolCreated, PoolError, shard_name},
+    protocol::{CreatePool, DeletePool, FindPool, ListPools, PoolCreated, PoolError, PoolOfWorld, shard_name},
     values::PoolRecord,
 };
 use std::time::Duration;
@@ -101,8 +101,8 @@ impl<P: Plane> Ops<P> {
         let pool = self.pool(name).await?;
         if let Err(error) = self.delete_shards(&pool).await {
             for shard in 0..pool.record.shards {
-                let opened = self.operate(self.pool_world(&pool, shard)?, "open", Command::Open {}).await;
-                if let Err(error) = opened.map(drop).or_else(unless_gone) {
+                let opened = self.open_shard(self.pool_world(&pool, shard)?).await;
+                if let Err(error) = opened {
                     tracing::warn!(%error, pool = %name, shard, "a shard stays closed: delete the pool again");
                 }
             }
@@ -117,15 +117,60 @@ impl<P: Plane> Ops<P> {
         let worlds = (0..pool.record.shards).map(|shard| self.pool_world(pool, shard));
         let worlds = worlds.collect::<Result<Vec<_>, _>>()?;
         for world in &worlds {
-            let closed = self.operate(*world, "close", Command::Close {}).await.map(Some).or_else(unless_gone)?;
-            if closed.is_some_and(|closed| closed.result != ResultCode::Ok) {
-                return Err(mundi_store::StoreError::from(PoolError::InUse(pool.name.to_string())).into());
-            }
+            self.close_shard(*world, &pool.name).await?;
         }
         for world in worlds {
-            self.world_delete(world).await.or_else(unless_gone)?;
+            lifecycle::delete(&self.plane, self.universe, world).await.or_else(unless_gone)?;
         }
         Ok(())
+    }
+
+    /// The pool that a world is a shard of.
+    pub(super) async fn pool_of_world(&self, world: WorldId) -> Result<Option<WorldName>, RuntimeError> {
+        Ok(self.plane.run(&PoolOfWorld { universe: self.universe, world }).await?.output)
+    }
+
+    /// Runs what takes a world out of service. The world of a pool takes no reservations from before that, and is refused while it has live
+    /// leases or someone waits. If it stays in service after all, it takes reservations again.
+    pub(super) async fn taken_out<T>(
+        &self,
+        world: WorldId,
+        taking: impl Future<Output = Result<T, RuntimeError>> + Send,
+    ) -> Result<T, RuntimeError> {
+        let Some(pool) = self.pool_of_world(world).await? else { return taking.await };
+        self.close_shard(world, &pool).await?;
+        let taken = taking.await;
+        if taken.is_err() {
+            self.open_shard(world).await.unwrap_or_else(|error| {
+                tracing::warn!(%error, %pool, %world, "a shard stays closed: repeat what was refused");
+            });
+        }
+        taken
+    }
+
+    /// From here on it takes no reservations. One that is gone or archived was closed before.
+    async fn close_shard(&self, world: WorldId, pool: &WorldName) -> Result<(), RuntimeError> {
+        let closed = self.operate(world, "close", Command::Close {}).await;
+        match closed.map(Some).or_else(unless_out_of_service)? {
+            Some(closed) if closed.result != ResultCode::Ok => {
+                Err(mundi_store::StoreError::from(PoolError::InUse(pool.to_string())).into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) async fn open_shard(&self, world: WorldId) -> Result<(), RuntimeError> {
+        self.operate(world, "open", Command::Open {}).await.map(drop).or_else(unless_out_of_service)
+    }
+
+    /// The world of a pool runs no other program: its leases would be lost.
+    pub(super) async fn check_runs_pools(&self, world: WorldId, manifest: Hash) -> Result<(), RuntimeError> {
+        let Some(pool) = self.pool_of_world(world).await? else { return Ok(()) };
+        let compiled = load_manifest(&self.plane, (self.universe, world), manifest).await?;
+        match is_pool(&compiled) {
+            true => Ok(()),
+            false => Err(mundi_store::StoreError::from(PoolError::RunsItsProgram(pool.to_string())).into()),
+        }
     }
 
     /// A command of the operator: a new one each time.
@@ -189,6 +234,14 @@ impl<P: Plane> Ops<P> {
             }
             self.head_changed(world, head).await?;
         }
+    }
+}
+
+/// As [`unless_gone`], or it is archived.
+fn unless_out_of_service<T: Default>(error: RuntimeError) -> Result<T, RuntimeError> {
+    match mundi_model::Coded::code(&error) {
+        Code::WorldArchived => Ok(T::default()),
+        _ => unless_gone(error),
     }
 }
 

@@ -5,6 +5,7 @@ use crate::{
     Plane, RuntimeError,
     lifecycle::{self, ForkAt, ForkPolicy, ForkWorld, Forked, NewWorld, past},
     objects::{AtHand, with_objects},
+    world_name::world_name,
 };
 use bytes::Bytes;
 use mundi_kernel::{Repair, Upgrade};
@@ -95,7 +96,10 @@ impl<P: Plane> Ops<P> {
     ) -> Result<Vec<u8>, RuntimeError> {
         self.failing_queries.admit(world, name, self.plane.now_ns())?;
         let answer = self.query(world, name, params, at).await;
-        self.failing_queries.note(world, name, &answer, self.plane.now_ns());
+        if let Some(code) = self.failing_queries.note(world, name, &answer, self.plane.now_ns()) {
+            let of = world_name(&self.plane, self.universe, world).await;
+            tracing::warn!(%world, name = of, query = name, %code, "a query fails again and again, and is held back");
+        }
         answer
     }
 
@@ -229,8 +233,9 @@ impl<P: Plane> Ops<P> {
     pub async fn world_upgrade(&self, world: WorldId, manifest: Hash, forced: bool) -> Result<InboxSeq, RuntimeError> {
         lifecycle::require_registered(&self.plane, self.universe, manifest).await?;
         self.check_manifest(manifest).await?;
-        if !forced && let Some(divergence) = self.rehearse_open_work(world, manifest).await?.divergence {
-            return Err(RuntimeError::UpgradeDiverges { world, height: divergence.height });
+        self.check_runs_pools(world, manifest).await?;
+        if !forced && let Some(refusal) = self.rehearse_open_work(world, manifest).await?.refusal(world) {
+            return Err(refusal);
         }
         let seq = self.control(world, "upgrade", cbor::encode(&Upgrade { manifest, forced })).await?;
         match self.describe_world(world).await?.meta.hold {
@@ -290,14 +295,19 @@ impl<P: Plane> Ops<P> {
         Ok(self.enqueue_ingress(world, InboxItem { input, origin }, None).await?.seq)
     }
 
+    /// Refused for the world of a pool that has live leases.
     pub async fn world_archive(&self, world: WorldId) -> Result<(), RuntimeError> {
-        self.set_archived(world, true).await?;
+        self.taken_out(world, self.set_archived(world, true)).await?;
         // An executor does the same if this process ends here.
         self.children_cancel(world, &format!("archived:{world}")).await.map(drop)
     }
 
     pub async fn world_unarchive(&self, world: WorldId) -> Result<(), RuntimeError> {
-        self.set_archived(world, false).await
+        self.set_archived(world, false).await?;
+        match self.pool_of_world(world).await? {
+            Some(_) => self.open_shard(world).await,
+            None => Ok(()),
+        }
     }
 
     async fn set_archived(&self, world: WorldId, archived: bool) -> Result<(), RuntimeError> {
@@ -309,8 +319,8 @@ impl<P: Plane> Ops<P> {
         Ok(())
     }
 
-    /// Deletes a world, whichever worker runs it.
+    /// Deletes a world, whichever worker runs it. Refused for the world of a pool that has live leases.
     pub async fn world_delete(&self, world: WorldId) -> Result<(), RuntimeError> {
-        lifecycle::delete(&self.plane, self.universe, world).await
+        self.taken_out(world, lifecycle::delete(&self.plane, self.universe, world)).await
     }
 }

@@ -13,6 +13,7 @@ mod restore;
 mod snapshot;
 mod turn;
 
+pub(crate) use pool_results::is_pool;
 pub(crate) use restore::counts_for_tail;
 pub use snapshot::SnapshotPolicy;
 pub use turn::{CycleBudget, Cycled, Progress, Waited};

@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 static POOL_PROGRAM: LazyLock<Hash> =
     LazyLock::new(|| Hash::of(native_descriptor(lease_kernel::NAME, lease_kernel::VERSION).as_bytes()));
 
-pub(super) fn is_pool(manifest: &CompiledManifest) -> bool {
+pub(crate) fn is_pool(manifest: &CompiledManifest) -> bool {
     manifest.manifest.program == *POOL_PROGRAM
 }
 

@@ -6,7 +6,8 @@ use super::{
     execute::{Execution, fetch_payloads},
     failures, logs,
     pending::Pending,
-    pool_results::{is_pool, pool_results},
+    is_pool,
+    pool_results::pool_results,
 };
 use crate::{
     Plane, RuntimeError,

@@ -117,6 +117,16 @@ impl Problem {
         Self { outcome: Some(if is_known { "definite" } else { "indefinite" }), ..self }
     }
 
+    /// For a command of a pool that was refused before it was sent: it was surely not carried out.
+    pub(crate) fn not_sent(self) -> Self {
+        Self { outcome: Some("definite"), ..self }
+    }
+
+    /// For a command of several shards of a pool, some of which carried it out already: sent again, it is finished.
+    pub(crate) fn in_part(self) -> Self {
+        Self { outcome: Some("indefinite"), ..self }
+    }
+
     /// The refusal of a pool.
     pub(crate) fn with_result(self, result: &'static str) -> Self {
         Self { result: Some(result), ..self.with_outcome() }

@@ -11,7 +11,7 @@ use mundi_store::{
     Clock, Fence, StoreError,
     journal::Batch,
     keyspace::lease_authority,
-    protocol::{CommitTurn, CreatePool, DeletePool, FindPool, InProcess, ListPools, shard_name},
+    protocol::{CommitTurn, CreatePool, DeletePool, FindPool, InProcess, ListPools, NameWorld, PoolOfWorld, shard_name},
     testing::{Fixture, note_body},
     values::PoolRecord,
 };
@@ -100,5 +100,30 @@ fn a_pool_is_made_once_under_a_name_that_no_world_has_or_had() {
         assert_eq!(pools.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["gpus"]);
         store.run(&DeletePool { universe, name: name.clone() }).await.unwrap();
         assert_eq!(code(store.run(&FindPool { universe, name }).await), Code::PoolNotFound);
+    });
+}
+
+#[test]
+fn the_pool_of_a_world_is_found_by_the_name_of_the_world() {
+    block_on(async {
+        let store = store().await;
+        let universe = store.universe;
+        store.run(&pool(&store, "gpus", 2)).await.unwrap();
+        store.run(&pool(&store, "gpus.shard-7", 1)).await.unwrap();
+        let of = async |name: &str, named: bool| {
+            let name: WorldName = name.parse().unwrap();
+            let world = name.world(universe);
+            store.create(world, None).await.unwrap();
+            if named {
+                store.run(&NameWorld { universe, name }).await.unwrap();
+            }
+            store.run(&PoolOfWorld { universe, world }).await.unwrap().output.map(|pool| pool.to_string())
+        };
+        assert_eq!(of("gpus", true).await.as_deref(), Some("gpus"));
+        assert_eq!(of("gpus.shard-1", true).await.as_deref(), Some("gpus"));
+        assert_eq!(of("gpus.shard-2", true).await, None, "the pool has two shards");
+        assert_eq!(of("gpus.shard-7", true).await.as_deref(), Some("gpus.shard-7"), "a pool of that name");
+        assert_eq!(of("seats", true).await, None);
+        assert_eq!(of("seats.shard-0", false).await, None, "a world without a name");
     });
 }

@@ -3,16 +3,15 @@
 use super::{
     PoolScope,
     forms::{
-        CancelForm, CommandResult, EnqueueForm, HolderForm, LeaseForm, ReserveForm, ResourceForm, ResourcesForm,
-        RevokeForm,
+        CancelForm, CommandResult, EnqueueForm, HolderForm, LeaseForm, OperationHeader, ReserveForm, ResourceForm,
+        ResourcesForm, RevokeForm,
     },
-    refused,
-    sending::{Answered, Asked, holder_of, lease_of, resource_of},
+    sending::{Answered, Asked, Wish, holder_of, lease_of, resource_of},
 };
 use crate::api::{
     Problem,
     events::WaitParams,
-    extract::{ADMIN, SEND},
+    extract::{ADMIN, SEND, SEND_ALWAYS},
 };
 use axum::Json;
 use mundi_kernel::lease_kernel::command::{Command, NewResource};
@@ -22,7 +21,7 @@ use std::collections::BTreeMap;
 
 /// Creates resources, all of them or, within each shard, none. They are never removed.
 #[utoipa::path(
-    post, path = "/v1/u/{universe}/pools/{pool}/resources", tag = "pools", params(WaitParams), request_body = ResourcesForm,
+    post, path = "/v1/u/{universe}/pools/{pool}/resources", tag = "pools", params(WaitParams, OperationHeader), request_body = ResourcesForm,
     responses((status = 200, description = "The result of each shard that has some of them", body = Vec<CommandResult>)),
 )]
 pub(crate) async fn create_resources(
@@ -30,7 +29,7 @@ pub(crate) async fn create_resources(
 ) -> Result<Json<Vec<CommandResult>>, Problem> {
     let ResourcesForm { resources, .. } = form;
     if resources.is_empty() {
-        return Err(Problem::invalid("there is no resource to create").with_outcome());
+        return Err(Problem::invalid("there is no resource to create").not_sent());
     }
     let mut of_shards: BTreeMap<u64, Vec<NewResource>> = BTreeMap::new();
     for ResourceForm { resource, labels } in resources {
@@ -46,15 +45,15 @@ pub(crate) async fn create_resources(
     }
     let mut results = Vec::new();
     for (shard, command) in commands {
-        results.push(sending.run(shard, command).await?.0);
+        let result = sending.run(shard, command).await;
+        results.push(result.map_err(|problem| if results.is_empty() { problem } else { problem.in_part() })?.0);
     }
     Ok(Json(results))
 }
 
 /// Reserves resources by name, or so many of a label: all of them, or none.
 #[utoipa::path(
-    post, path = "/v1/u/{universe}/pools/{pool}/reserve", tag = "pools", request_body = ReserveForm, params(WaitParams,
-        ("Idempotency-Key" = Option<String>, Header, description = "The operation id, where the body has none")),
+    post, path = "/v1/u/{universe}/pools/{pool}/reserve", tag = "pools", params(WaitParams, OperationHeader), request_body = ReserveForm,
     responses((status = 200, body = CommandResult)),
 )]
 pub(crate) async fn reserve(Asked { sending, form }: Asked<SEND, ReserveForm>) -> Answered {
@@ -77,24 +76,24 @@ pub(crate) async fn reserve(Asked { sending, form }: Asked<SEND, ReserveForm>) -
     sending.run(shard, Command::ReserveBundle { resource_ids, holder_id, ttl_slots }).await
 }
 
-/// Waits in the pool's queue for resources of a label: first come, first served, all of them or none.
+/// Waits in the pool's queue for resources of a label: first come, first served, all of them or none. Each shard has a queue of its own: of
+/// several, the first one that takes the ticket.
 #[utoipa::path(
-    post, path = "/v1/u/{universe}/pools/{pool}/enqueue", tag = "pools", request_body = EnqueueForm, params(WaitParams,
-        ("Idempotency-Key" = Option<String>, Header, description = "The operation id, where the body has none")),
-    responses((status = 200, description = "A ticket; with `wait` the lease", body = CommandResult)),
+    post, path = "/v1/u/{universe}/pools/{pool}/enqueue", tag = "pools", params(WaitParams, OperationHeader), request_body = EnqueueForm,
+    responses((status = 200, description = "A ticket; the lease with `wait`, and if one of several shards has the resources at once", body = CommandResult)),
 )]
 pub(crate) async fn enqueue(Asked { sending, form }: Asked<SEND, EnqueueForm>) -> Answered {
     let EnqueueForm { label, count, holder, ttl_slots, wait, .. } = form;
     let (label, count, holder_id) = (label.unwrap_or_default(), count.unwrap_or(1), Some(holder_of(&holder)?));
-    sending.any_shard(&Command::EnqueueReserve { label, count, holder_id, ttl_slots, wait }).await
+    sending.any_queue(Wish { label, count, holder_id, ttl_slots, wait }).await
 }
 
 /// Leaves the queue.
 #[utoipa::path(
-    post, path = "/v1/u/{universe}/pools/{pool}/cancel", tag = "pools", params(WaitParams), request_body = CancelForm,
+    post, path = "/v1/u/{universe}/pools/{pool}/cancel", tag = "pools", params(WaitParams, OperationHeader), request_body = CancelForm,
     responses((status = 200, body = CommandResult)),
 )]
-pub(crate) async fn cancel(Asked { sending, form }: Asked<SEND, CancelForm>) -> Answered {
+pub(crate) async fn cancel(Asked { sending, form }: Asked<SEND_ALWAYS, CancelForm>) -> Answered {
     let CancelForm { ticket, holder, .. } = form;
     let (ticket, holder_id) = (lease_of(&ticket)?, Some(holder_of(&holder)?));
     sending.of_lease(ticket, Command::CancelEnqueue { ticket, holder_id }).await
@@ -102,10 +101,10 @@ pub(crate) async fn cancel(Asked { sending, form }: Asked<SEND, CancelForm>) -> 
 
 /// Makes a reserved lease active: from here on its holder has authority, until it releases the lease or someone revokes it.
 #[utoipa::path(
-    post, path = "/v1/u/{universe}/pools/{pool}/activate", tag = "pools", params(WaitParams), request_body = HolderForm,
+    post, path = "/v1/u/{universe}/pools/{pool}/activate", tag = "pools", params(WaitParams, OperationHeader), request_body = HolderForm,
     responses((status = 200, body = CommandResult)),
 )]
-pub(crate) async fn activate(Asked { sending, form }: Asked<SEND, HolderForm>) -> Answered {
+pub(crate) async fn activate(Asked { sending, form }: Asked<SEND_ALWAYS, HolderForm>) -> Answered {
     let HolderForm { lease_id, lease_epoch, holder, .. } = form;
     let (lease_id, holder_id) = (lease_of(&lease_id)?, Some(holder_of(&holder)?));
     sending.of_lease(lease_id, Command::Activate { lease_id, holder_id, lease_epoch }).await
@@ -113,10 +112,10 @@ pub(crate) async fn activate(Asked { sending, form }: Asked<SEND, HolderForm>) -
 
 /// Ends a lease that is reserved or active; its resources are available at once.
 #[utoipa::path(
-    post, path = "/v1/u/{universe}/pools/{pool}/release", tag = "pools", params(WaitParams), request_body = HolderForm,
+    post, path = "/v1/u/{universe}/pools/{pool}/release", tag = "pools", params(WaitParams, OperationHeader), request_body = HolderForm,
     responses((status = 200, body = CommandResult)),
 )]
-pub(crate) async fn release(Asked { sending, form }: Asked<SEND, HolderForm>) -> Answered {
+pub(crate) async fn release(Asked { sending, form }: Asked<SEND_ALWAYS, HolderForm>) -> Answered {
     let HolderForm { lease_id, lease_epoch, holder, .. } = form;
     let (lease_id, holder_id) = (lease_of(&lease_id)?, Some(holder_of(&holder)?));
     sending.of_lease(lease_id, Command::Release { lease_id, holder_id, lease_epoch }).await
@@ -124,14 +123,16 @@ pub(crate) async fn release(Asked { sending, form }: Asked<SEND, HolderForm>) ->
 
 /// Withdraws the authority of a lease's holder. Its resources stay unavailable until `reclaim`.
 #[utoipa::path(
-    post, path = "/v1/u/{universe}/pools/{pool}/revoke", tag = "pools", params(WaitParams), request_body = RevokeForm,
+    post, path = "/v1/u/{universe}/pools/{pool}/revoke", tag = "pools", params(WaitParams, OperationHeader), request_body = RevokeForm,
     responses((status = 200, body = CommandResult)),
 )]
 pub(crate) async fn revoke(Asked { sending, form }: Asked<ADMIN, RevokeForm>) -> Answered {
     let RevokeForm { lease_id, reclaim_after_ms, .. } = form;
     let lease_id = lease_of(&lease_id)?;
     let PoolScope { universe, pool, .. } = &sending.scope;
-    if reclaim_after_ms.is_some() && universe.ops().pool_watch(pool).await.map_err(refused)?.is_none() {
+    if reclaim_after_ms.is_some()
+        && universe.ops().pool_watch(pool).await.map_err(|error| Problem::from(error).not_sent())?.is_none()
+    {
         let detail = "nobody would reclaim the lease: the pool is not watched (`mundi pool watch`)";
         return Err(Problem::invalid(detail).with_outcome());
     }
@@ -140,7 +141,7 @@ pub(crate) async fn revoke(Asked { sending, form }: Asked<ADMIN, RevokeForm>) ->
 
 /// Makes the resources of a revoked lease available again: for whoever has evidence that its holder does not act any more.
 #[utoipa::path(
-    post, path = "/v1/u/{universe}/pools/{pool}/reclaim", tag = "pools", params(WaitParams), request_body = LeaseForm,
+    post, path = "/v1/u/{universe}/pools/{pool}/reclaim", tag = "pools", params(WaitParams, OperationHeader), request_body = LeaseForm,
     responses((status = 200, body = CommandResult)),
 )]
 pub(crate) async fn reclaim(Asked { sending, form }: Asked<ADMIN, LeaseForm>) -> Answered {

@@ -1,7 +1,7 @@
 //! Payloads of commands, and their answers.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 /// The fields that every command may have.
 #[derive(Debug, Default)]
@@ -10,6 +10,16 @@ pub(crate) struct Sender {
     pub(super) operation_id: Option<String>,
     /// Tells clients apart that share a token.
     pub(super) client: Option<String>,
+}
+
+/// The header of every command.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "it stands in the document; the header is read with the others")]
+pub(crate) struct OperationHeader {
+    /// The operation id, where the body has none.
+    #[param(rename = "Idempotency-Key")]
+    idempotency_key: Option<String>,
 }
 
 /// A form that says who sends it.

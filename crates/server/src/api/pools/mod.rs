@@ -26,15 +26,19 @@ use super::{
     Api, Problem,
     extract::{ADMIN, JsonBody, UniverseScope, param},
 };
-use crate::node::{Tenant, Universe};
+use crate::{
+    node::{Growth, Tenant, Universe},
+    quotas::Amounts,
+};
 use axum::{
     Json,
     extract::{FromRequestParts, RawPathParams},
     http::{HeaderMap, StatusCode, request::Parts},
 };
 use mundi_kernel::lease_kernel::{self, config::PoolConfig};
-use mundi_model::{Code, ParseIdError, WorldName};
+use mundi_model::{Code, ParseIdError, WorldName, limits};
 use mundi_runtime::{RuntimeError, control::Pool};
+use mundi_store::{StoreError, protocol::shard_name};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use utoipa::ToSchema;
@@ -96,16 +100,39 @@ pub(super) struct PoolMade {
     responses((status = 201, body = PoolMade)),
 )]
 pub(super) async fn create(
-    UniverseScope { universe, .. }: UniverseScope<ADMIN>,
+    UniverseScope { api, universe, tenant }: UniverseScope<ADMIN>,
     JsonBody(new): JsonBody<NewPool>,
 ) -> Result<(StatusCode, Json<PoolMade>), Problem> {
     let name = name_of(&new.name)?;
     let manifest = universe.manifests().get(lease_kernel::NAME).copied();
     let missing = || Problem::new(Code::ProgramUnknown, "this node does not have the program of pools");
     let (shards, config) = (new.shards.unwrap_or(1), new.config.unwrap_or_default());
-    let terms = (shards, config);
-    let made = universe.ops().pool_create(name, terms, manifest.ok_or_else(missing)?).await.map_err(refused)?;
+    let (terms, manifest) = ((shards, config), manifest.ok_or_else(missing)?);
+    let growth = grow(&api, &universe, tenant, &name, shards).await?;
+    let made = universe.ops().pool_create(name, terms, manifest).await;
+    growth.settle(&universe, made.as_ref().is_ok_and(|made| !made.before)).await;
+    let made = made.map_err(refused)?;
     Ok((StatusCode::CREATED, Json(PoolMade { pool: new.name, shards, before: made.before })))
+}
+
+/// Room for the worlds of a pool. One that is there already needs none; neither do those that an interrupted creation has made.
+async fn grow(
+    api: &Api,
+    universe: &Universe,
+    tenant: Tenant,
+    pool: &WorldName,
+    shards: u64,
+) -> Result<Growth, Problem> {
+    let shards = shards.min(limits::POOL_SHARDS_MAX);
+    let mut worlds = 0;
+    for shard in 0..shards {
+        let name = shard_name(pool, shard).map_err(|error| Problem::from(StoreError::from(error)).not_sent())?;
+        worlds += u64::from(universe.ops().describe_world(name.world(universe.id())).await.is_err());
+    }
+    if worlds == 0 {
+        return Ok(Growth::default());
+    }
+    api.node.grow(universe, tenant, Amounts { worlds, ..Amounts::default() }).await.map_err(Problem::not_sent)
 }
 
 /// Deletes a pool that has no live lease and for which nobody waits.

@@ -14,12 +14,13 @@ use crate::{
 use axum::Json;
 use mundi_kernel::lease_kernel::result::ResultCode;
 use mundi_model::{
-    Code, Height,
+    Code, Height, ParseIdError,
     pool::{HolderId, LeaseId, ResourceId},
 };
 use mundi_runtime::control::shard_of;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json_, json};
+use std::str::FromStr;
 use utoipa::{IntoParams, ToSchema};
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -56,6 +57,19 @@ pub(crate) struct ReadParams {
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
+pub(crate) struct DescribeParams {
+    /// Only this shard: all of them if nothing is said.
+    shard: Option<u64>,
+    /// Waits until the command at this LSN of the shard was applied. Of a pool of several shards, `shard` says of which.
+    at_least: Option<u64>,
+    /// How long to wait for `at_least`: `30s` if nothing is said.
+    #[param(example = "5s", pattern = "^[0-9]{1,9}(ms|s|m|h|d)$")]
+    timeout: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct ListParams {
     /// Only those in this state.
     state: Option<String>,
@@ -67,9 +81,9 @@ pub(crate) struct ListParams {
     after: Option<String>,
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
-    /// The shard that is listed: the first if nothing is said.
+    /// The shard that is listed: all of them, one after the other, if nothing is said.
     shard: Option<u64>,
-    /// Waits until the command at this LSN was applied.
+    /// Waits until the command at this LSN of the shard was applied. Of a pool of several shards, `shard` says of which.
     at_least: Option<u64>,
     #[param(example = "5s", pattern = "^[0-9]{1,9}(ms|s|m|h|d)$")]
     timeout: Option<String>,
@@ -104,14 +118,36 @@ async fn ask(
     Ok(answer)
 }
 
+/// The shards that are read: the one that is named, or all of them. An LSN is that of one shard.
+fn shards_of(
+    scope: &PoolScope<READ>,
+    shard: Option<u64>,
+    at_least: Option<u64>,
+) -> Result<std::ops::Range<u64>, Problem> {
+    let shards = scope.pool.record.shards;
+    match shard {
+        Some(shard) if shard >= shards => Err(Problem::invalid(format!("the pool has {shards} shards"))),
+        Some(shard) => Ok(shard..shard + 1),
+        None if at_least.is_some() && shards > 1 => {
+            Err(Problem::invalid("`at_least` is an LSN of one shard: name it with `shard`"))
+        }
+        None => Ok(0..shards),
+    }
+}
+
 /// A pool: its configuration, and how full each shard is.
 #[utoipa::path(
-    get, path = "/v1/u/{universe}/pools/{pool}", tag = "pools", responses((status = 200, body = serde_json::Value)),
+    get, path = "/v1/u/{universe}/pools/{pool}", tag = "pools", params(DescribeParams),
+    responses((status = 200, body = serde_json::Value)),
 )]
-pub(crate) async fn describe(scope: PoolScope<READ>) -> Result<Json<Json_>, Problem> {
+pub(crate) async fn describe(
+    scope: PoolScope<READ>,
+    Params(DescribeParams { shard, at_least, timeout }): Params<DescribeParams>,
+) -> Result<Json<Json_>, Problem> {
     let mut shards = Vec::new();
-    for shard in 0..scope.pool.record.shards {
-        let mut answer = ask(&scope, shard, ("pool", Json_::Null), ReadParams::default()).await?;
+    for shard in shards_of(&scope, shard, at_least)? {
+        let waits = ReadParams { at_least, timeout: timeout.clone() };
+        let mut answer = ask(&scope, shard, ("pool", Json_::Null), waits).await?;
         if let Some(answer) = answer.as_object_mut() {
             answer.remove("config");
         }
@@ -174,7 +210,7 @@ pub(crate) async fn resource(
     Ok(Json(ask(&scope, shard, ("resource", json!({ "resource_id": resource_id })), params).await?))
 }
 
-/// The leases of a shard, live and ended, as long as they answer. A page may have fewer than it could, and still a next one.
+/// The leases of a pool, live and ended, as long as they answer, shard by shard. A page may have fewer than it could, and still a next one.
 #[utoipa::path(
     get, path = "/v1/u/{universe}/pools/{pool}/leases", tag = "pools", params(ListParams),
     responses((status = 200, body = serde_json::Value)),
@@ -184,11 +220,10 @@ pub(crate) async fn leases(scope: PoolScope<READ>, Params(params): Params<ListPa
         return Err(Problem::invalid("leases have no labels"));
     }
     let states = ["reserved", "active", "revoking", "released", "expired", "revoked"];
-    let after = params.after.as_deref().map(str::parse::<LeaseId>).transpose()?;
-    listing(&scope, "leases", &states, json!(after), params).await
+    listing::<LeaseId>(&scope, "leases", &states, params).await
 }
 
-/// The resources of a shard.
+/// The resources of a pool, shard by shard.
 #[utoipa::path(
     get, path = "/v1/u/{universe}/pools/{pool}/resources", tag = "pools", params(ListParams),
     responses((status = 200, body = serde_json::Value)),
@@ -197,29 +232,64 @@ pub(crate) async fn resources(
     scope: PoolScope<READ>,
     Params(params): Params<ListParams>,
 ) -> Result<Json<Json_>, Problem> {
-    let after = params.after.as_deref().map(str::parse::<ResourceId>).transpose()?;
-    listing(&scope, "resources", &["available", "reserved", "active", "revoking"], json!(after), params).await
+    listing::<ResourceId>(&scope, "resources", &["available", "reserved", "active", "revoking"], params).await
 }
 
-async fn listing(
+/// Where a page begins: in the shard `N`, after an id if one follows, as `N/ID`. An id alone is one of the shard that is listed.
+fn after<I: FromStr<Err = ParseIdError>>(
+    text: Option<&str>,
+    shards: &std::ops::Range<u64>,
+) -> Result<(u64, Option<I>), Problem> {
+    let Some(text) = text else { return Ok((shards.start, None)) };
+    let Some((shard, id)) = text.split_once('/') else { return Ok((shards.start, Some(text.parse()?))) };
+    let known = shard.parse().ok().filter(|shard| shards.contains(shard));
+    let shard = known.ok_or_else(|| Problem::invalid(format!("`{text}` is not the `next` of a page of this list")))?;
+    Ok((shard, Some(id).filter(|id| !id.is_empty()).map(str::parse).transpose()?))
+}
+
+/// A page of a list. One that goes over several shards names the shard of each item, and the shards that it observed.
+async fn listing<I: FromStr<Err = ParseIdError> + Serialize>(
     scope: &PoolScope<READ>,
     noun: &str,
     states: &[&str],
-    after: Json_,
     params: ListParams,
 ) -> Result<Json<Json_>, Problem> {
-    let ListParams { state, holder, label, limit: wanted, shard, at_least, timeout, .. } = params;
+    let ListParams { state, holder, label, limit: wanted, shard, at_least, timeout, after: from } = params;
     if let Some(state) = state.as_deref().filter(|state| !states.contains(state)) {
         return Err(Problem::invalid(format!("`{state}` is no state: expected one of {}", states.join(", "))));
     }
+    let shards = shards_of(scope, shard, at_least)?;
+    let (first, mut after) = after::<I>(from.as_deref(), &shards)?;
     let holder_id = holder.as_deref().map(HolderId::of_text);
-    let mut query = json!({ "limit": limit(wanted)? });
-    for (name, value) in
-        [("state", json!(state)), ("holder_id", json!(holder_id)), ("label", json!(label)), ("after", after)]
-    {
-        if !value.is_null() {
-            query[name] = value;
+    let wanted = limit(wanted)?;
+    let (mut items, mut observed, mut next) = (Vec::new(), Vec::new(), None);
+    for at in first..shards.end {
+        let mut query = json!({ "limit": wanted - items.len() });
+        let filters = [("state", json!(state)), ("holder_id", json!(holder_id)), ("label", json!(label))];
+        for (name, value) in filters.into_iter().chain([("after", json!(after.take()))]) {
+            if !value.is_null() {
+                query[name] = value;
+            }
+        }
+        let waits = ReadParams { at_least, timeout: timeout.clone() };
+        let mut page = ask(scope, at, (noun, query), waits).await?;
+        if shards.end - shards.start == 1 {
+            return Ok(Json(page));
+        }
+        let Json_::Array(of_shard) = page["items"].take() else { break };
+        items.extend(of_shard.into_iter().map(|mut item| {
+            item["shard"] = at.into();
+            item
+        }));
+        observed.push(json!({ "shard": at, "applied_lsn": page["applied_lsn"], "slot": page["slot"] }));
+        if let Some(id) = page["next"].as_str() {
+            next = Some(format!("{at}/{id}"));
+            break;
+        }
+        if items.len() >= wanted {
+            next = Some(at + 1).filter(|next| *next < shards.end).map(|shard| format!("{shard}/"));
+            break;
         }
     }
-    Ok(Json(ask(scope, shard.unwrap_or(0), (noun, query), ReadParams { at_least, timeout }).await?))
+    Ok(Json(json!({ "items": items, "next": next, "observed": observed })))
 }

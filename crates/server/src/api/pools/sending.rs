@@ -9,9 +9,9 @@ use crate::{
     api::{
         Api, Problem,
         events::{WaitParams, idempotency_key},
-        extract::{JsonBody, Params},
+        extract::{JsonBody, Params, is_new_work},
     },
-    quotas::Quota,
+    quotas::{Held, Quota},
 };
 use axum::{
     Json,
@@ -22,22 +22,23 @@ use mundi_kernel::lease_kernel::{
     result::{Outcome, ResultCode},
 };
 use mundi_model::{
-    Code, hex, limits,
+    Code, ParseIdError, WorldId, hex, limits,
     pool::{ClientId, HolderId, LeaseId, OperationId, ResourceId},
 };
 use mundi_runtime::{Plane, control::shard_of};
+use std::time::Duration;
 
 /// The answer to a command.
 pub(super) type Answered = Result<Json<CommandResult>, Problem>;
 
 pub(super) fn lease_of(text: &str) -> Result<LeaseId, Problem> {
-    Ok(text.parse()?)
+    text.parse().map_err(|error: ParseIdError| Problem::from(error).not_sent())
 }
 
 /// A name or an id that people wrote.
 fn word(text: &str, what: &str) -> Result<(), Problem> {
     if text.is_empty() || text.len() > limits::NAME_BYTES_MAX {
-        return Err(Problem::invalid(format!("{what} has 1 to {} bytes", limits::NAME_BYTES_MAX)));
+        return Err(Problem::invalid(format!("{what} has 1 to {} bytes", limits::NAME_BYTES_MAX)).not_sent());
     }
     Ok(())
 }
@@ -62,6 +63,12 @@ impl<const VERB: u32, F: CommandForm> FromRequest<Api> for Asked<VERB, F> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
+        Self::read(request, api).await.map_err(Problem::not_sent)
+    }
+}
+
+impl<const VERB: u32, F: CommandForm> Asked<VERB, F> {
+    async fn read(request: Request, api: &Api) -> Result<Self, Problem> {
         let (mut parts, body) = request.into_parts();
         let scope = PoolScope::from_request_parts(&mut parts, api).await?;
         let Params(timeout) = Params::from_request_parts(&mut parts, api).await?;
@@ -96,16 +103,28 @@ impl<const VERB: u32> Sending<VERB> {
 
     /// Its result, by the world of a shard.
     async fn to(&self, shard: u64, command: Command) -> Result<Outcome, Problem> {
+        self.to_as(self.operation, shard, command).await
+    }
+
+    /// The same under another operation id.
+    async fn to_as(&self, operation: OperationId, shard: u64, command: Command) -> Result<Outcome, Problem> {
+        let universe = &self.scope.universe;
+        let (world, timeout, _held) = self.admitted(shard, &command).map_err(Problem::not_sent)?;
+        let request = PoolRequest { operation_id: Some(operation), client_id: Some(self.client), command };
+        universe.ops().pool_command(world, &request, timeout).await.map_err(refused)
+    }
+
+    /// All that may refuse a command before it is sent.
+    fn admitted(&self, shard: u64, command: &Command) -> Result<(WorldId, Duration, Held), Problem> {
         let PoolScope { api, universe, tenant, pool, .. } = &self.scope;
-        command.check().map_err(|error| Problem::invalid(error.to_string()).with_outcome())?;
+        command.check().map_err(|error| Problem::invalid(error.to_string()))?;
         let world = universe.ops().pool_world(pool, shard)?;
-        let _held = api.node.begin(universe, *tenant, Quota::Calls)?;
+        let held = api.node.begin(universe, *tenant, Quota::Calls)?;
         api.node.admit_event(universe, *tenant)?;
-        api.node.admit_to(universe, world)?;
-        let request = PoolRequest { operation_id: Some(self.operation), client_id: Some(self.client), command };
-        let sent = universe.ops().pool_command(world, &request, self.timeout.timeout(api)?).await;
-        let outcome = sent.map_err(refused)?;
-        Ok(outcome)
+        if is_new_work(VERB) {
+            api.node.admit_to(universe, world)?;
+        }
+        Ok((world, self.timeout.timeout(api)?, held))
     }
 
     /// The command's answer, or the refusal that its result is.
@@ -149,24 +168,49 @@ impl<const VERB: u32> Sending<VERB> {
     /// To the shards one after another, from the one that the operation's id chooses, until one has what is asked for. Sent again, the
     /// operation takes the same way, and each shard answers what it answered before.
     pub(super) async fn any_shard(&self, command: &Command) -> Answered {
+        let (shard, outcome) = self.first_of_shards(self.operation, command).await?;
+        self.answer(shard, &outcome)
+    }
+
+    /// Waits in the queue of one shard, if no shard has what is asked for now: by an operation of its own, whose id follows from this one.
+    pub(super) async fn any_queue(&self, wish: Wish) -> Answered {
+        let Wish { label, count, holder_id, ttl_slots, wait } = wish;
+        if self.scope.pool.record.shards > 1 {
+            let now = Command::ReserveAny { label: label.clone(), count, holder_id, ttl_slots };
+            let operation = OperationId::of_name(&format!("now/{}", self.operation));
+            let (shard, outcome) = self.first_of_shards(operation, &now).await?;
+            if outcome.result == ResultCode::Ok {
+                return self.answer(shard, &outcome);
+            }
+        }
+        self.any_shard(&Command::EnqueueReserve { label, count, holder_id, ttl_slots, wait }).await
+    }
+
+    /// The first shard that does not refuse for want of resources or room in its queue, or the last refusal.
+    async fn first_of_shards(&self, operation: OperationId, command: &Command) -> Result<(u64, Outcome), Problem> {
         let shards = self.scope.pool.record.shards;
         let first = shard_of(ResourceId::from_bytes(*self.operation.as_bytes()), shards);
-        let (mut at, mut refusal) = (0, None);
-        while at < shards {
+        let mut refusal = None;
+        for at in 0..shards {
             let shard = (first + at) % shards;
-            let outcome = self.to(shard, command.clone()).await?;
-            at += 1;
+            let outcome = self.to_as(operation, shard, command.clone()).await?;
             match outcome.result {
                 ResultCode::ResourceNotFound if refusal.is_some() => {}
                 ResultCode::ResourceBusy | ResultCode::ResourceNotFound | ResultCode::QueueFull => {
                     refusal = Some((shard, outcome));
                 }
-                _ => return self.answer(shard, &outcome),
+                _ => return Ok((shard, outcome)),
             }
         }
-        match refusal {
-            Some((shard, outcome)) => self.answer(shard, &outcome),
-            None => Err(Problem::invalid("the pool has no shards")),
-        }
+        refusal.ok_or_else(|| Problem::invalid("the pool has no shards").not_sent())
     }
+}
+
+/// Resources of a label that somebody waits for.
+pub(super) struct Wish {
+    pub(super) label: String,
+    pub(super) count: u32,
+    pub(super) holder_id: Option<HolderId>,
+    pub(super) ttl_slots: u64,
+    pub(super) wait: bool,
 }

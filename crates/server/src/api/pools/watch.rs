@@ -8,7 +8,7 @@ use super::{
 };
 use crate::api::{
     Problem,
-    extract::{ADMIN, JsonBody, READ, SEND},
+    extract::{ADMIN, JsonBody, READ, SEND_ALWAYS},
 };
 use axum::{Json, http::StatusCode};
 use mundi_model::{
@@ -122,7 +122,7 @@ pub(crate) async fn unwatch(PoolScope { universe, pool, .. }: PoolScope<ADMIN>) 
     responses((status = 204, description = "It was heard")),
 )]
 pub(crate) async fn heartbeat(
-    PoolScope { universe, pool, .. }: PoolScope<SEND>,
+    PoolScope { universe, pool, .. }: PoolScope<SEND_ALWAYS>,
     JsonBody(form): JsonBody<HolderForm>,
 ) -> Result<StatusCode, Problem> {
     let (lease, holder) = (lease_of(&form.lease_id)?, holder_of(&form.holder)?);

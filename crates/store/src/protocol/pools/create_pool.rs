@@ -30,9 +30,12 @@ pub struct PoolCreated {
     pub before: bool,
 }
 
+/// Between the name of a pool and the number of a further shard.
+pub(super) const SHARD_MARK: &str = ".shard-";
+
 /// The name of the world of a shard: the first one has the name of the pool.
 pub fn shard_name(pool: &WorldName, shard: u64) -> Result<WorldName, PoolError> {
-    let name = if shard == 0 { pool.to_string() } else { format!("{pool}.shard-{shard}") };
+    let name = if shard == 0 { pool.to_string() } else { format!("{pool}{SHARD_MARK}{shard}") };
     name.parse().map_err(|_| PoolError::NameInvalid(pool.to_string()))
 }
 

@@ -1,15 +1,19 @@
 //! Which pools there are. Only reads.
 
-use super::PoolError;
+use super::{
+    PoolError,
+    create_pool::{SHARD_MARK, shard_name},
+};
 use crate::{
     OnUnknown, Protocol, StoreError,
     keyspace::{
         Family, decode_value,
         pool::{self, PoolRecord},
+        world_meta::{self, WorldMeta},
     },
 };
 use mundi_engine::Transaction;
-use mundi_model::{UniverseId, WorldName, limits};
+use mundi_model::{UniverseId, WorldId, WorldName, limits};
 
 /// All pools of a universe, by name.
 #[derive(Debug, Clone, Copy)]
@@ -50,5 +54,40 @@ impl Protocol for FindPool {
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<PoolRecord, StoreError> {
         let found = pool::read(tx, self.universe, self.name.as_str()).await?;
         found.ok_or_else(|| PoolError::NotFound(self.name.to_string()).into())
+    }
+}
+
+/// The pool that a world is a shard of, by the world's name.
+#[derive(Debug, Clone, Copy)]
+pub struct PoolOfWorld {
+    pub universe: UniverseId,
+    pub world: WorldId,
+}
+
+impl Protocol for PoolOfWorld {
+    type Output = Option<WorldName>;
+
+    fn on_unknown(&self) -> OnUnknown {
+        OnUnknown::RunAgain
+    }
+
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Option<WorldName>, StoreError> {
+        let Self { universe, world } = *self;
+        let Some(WorldMeta { name: Some(name), .. }) = world_meta::read(tx, universe, world).await? else {
+            return Ok(None);
+        };
+        let (pool, shard) = match name.rsplit_once(SHARD_MARK) {
+            Some((pool, shard)) if shard.parse::<u64>().is_ok() => (pool, shard.parse().unwrap_or(0)),
+            _ => (&*name, 0),
+        };
+        // A pool of that name may be another one: the name of a shard is that of a world, too.
+        for (pool, shard) in [(pool, shard), (&*name, 0)] {
+            let Some(record) = pool::read(tx, universe, pool).await? else { continue };
+            let Ok(pool) = pool.parse::<WorldName>() else { continue };
+            if shard < record.shards && shard_name(&pool, shard)?.world(universe) == world {
+                return Ok(Some(pool));
+            }
+        }
+        Ok(None)
     }
 }

@@ -12,7 +12,7 @@ mod watched_leases;
 pub use beat_lease::BeatLease;
 pub use create_pool::{CreatePool, PoolCreated, shard_name};
 pub use delete_pool::DeletePool;
-pub use list_pools::{FindPool, ListPools};
+pub use list_pools::{FindPool, ListPools, PoolOfWorld};
 pub use list_watches::{FindWatch, ListWatches, WatchedPool, Watches};
 pub use pool_error::PoolError;
 pub use set_watch::SetWatch;

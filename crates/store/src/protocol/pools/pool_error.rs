@@ -16,6 +16,8 @@ pub enum PoolError {
     Full,
     #[error("the pool `{0}` has live leases, or someone waits for one: release or reclaim them first")]
     InUse(String),
+    #[error("the world is a shard of the pool `{0}` and runs no other program: delete the pool first")]
+    RunsItsProgram(String),
     #[error("{0} is held by another holder")]
     HolderMismatch(LeaseId),
     #[error("{0} is not active, or has another epoch: this holder has no authority")]
@@ -30,7 +32,7 @@ impl Coded for PoolError {
             Self::NameTaken(_) => Code::WorldExists,
             Self::NameInvalid(_) => Code::NameInvalid,
             Self::Full => Code::PoolsFull,
-            Self::InUse(_) => Code::PoolInUse,
+            Self::InUse(_) | Self::RunsItsProgram(_) => Code::PoolInUse,
             Self::HolderMismatch(_) => Code::HolderMismatch,
             Self::NoAuthority(_) => Code::StaleEpoch,
         }
