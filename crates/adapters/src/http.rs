@@ -4,7 +4,8 @@
 //! whatever the status: what it means is the program's business. Only a server that asks for another try (429, 502, 503,
 //! 504) is given one, after the time that its `retry-after` names.
 //!
-//! Every request carries `idempotency-key: <intent hash>`, the same for each attempt, and the `traceparent` of the intent.
+//! Every request carries `idempotency-key: <intent hash>`, the same for each attempt, and the `traceparent` of the intent. A program may give a
+//! key of its own that begins with the id of its world, `w_…/`, for several intents that ask for the same thing.
 //!
 //! Addresses that are not public (loopback, private, link-local, and what a cloud keeps there) are denied unless they are
 //! allowed by name. The check is made on what a name resolves to, at the moment of the connection, and on each redirect:
@@ -191,11 +192,17 @@ fn headers(texts: &BTreeMap<String, String>) -> Result<HeaderMap, Failure> {
     Ok(headers)
 }
 
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
 /// The headers with those that a program cannot choose. The key keeps a repeated attempt from acting twice.
 fn completed(asked: &Outgoing, call: &Call) -> Result<HeaderMap, Failure> {
     let mut headers = asked.headers.clone();
-    let key = HeaderValue::from_str(&call.intent.to_string()).map_err(|error| failed(error.to_string()))?;
-    headers.insert(HeaderName::from_static("idempotency-key"), key);
+    let own = headers.get(IDEMPOTENCY_KEY).and_then(|key| key.to_str().ok());
+    // A fork never shares a key with its parent: one that names another world is replaced.
+    if own.is_none_or(|key| !key.starts_with(&format!("{}/", call.world))) {
+        let key = HeaderValue::from_str(&call.intent.to_string()).map_err(|error| failed(error.to_string()))?;
+        headers.insert(HeaderName::from_static(IDEMPOTENCY_KEY), key);
+    }
     // Only the host says which lease an effect has: the other side relies on it.
     for name in [LEASE, LEASE_EPOCH] {
         headers.remove(name);

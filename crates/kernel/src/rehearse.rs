@@ -17,11 +17,13 @@ use crate::{
 };
 use mundi_model::{
     Code, Coded, Hash, Height, InboxSeq, cbor,
-    record::{Body, ForkGenesis, InboxItem, Ingress, Input, Origin, Payload, SnapshotNote, Stamps},
+    record::{
+        Body, ForkGenesis, InboxItem, Ingress, Input, Origin, Payload, Reply, ReplyOutcome, SnapshotNote, Stamps,
+    },
 };
 use std::{collections::BTreeMap, sync::Arc};
 
-/// What must be the same.
+/// The parts that must be the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compare {
     /// Cells and outputs.
@@ -30,7 +32,7 @@ pub enum Compare {
     Outputs,
 }
 
-/// What followed from one record.
+/// The consequences of one record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Followed {
     pub outputs: Vec<Body>,
@@ -75,6 +77,15 @@ impl Coded for RehearseError {
     }
 }
 
+/// A layer of programs that decides itself, in the step of an upgrade, whether what it has open can go on under another program.
+#[derive(Debug, Clone, Copy)]
+pub struct Layer {
+    /// How the keys of all its cells begin.
+    pub cells: &'static str,
+    /// How the keys of those begin by which it finds what it has open.
+    pub open: &'static str,
+}
+
 /// Rehearses `candidate` against the records from a snapshot on.
 pub fn rehearse(
     objects: &dyn Objects,
@@ -98,6 +109,7 @@ pub struct Rehearser {
     recorded: World,
     rehearsed: World,
     compare: Compare,
+    layer: Option<Layer>,
     result: Rehearsal,
 }
 
@@ -112,7 +124,35 @@ impl Rehearser {
         let recorded = World::restore(objects, registry.clone(), from)?;
         let mut rehearsed = World::restore(objects, registry.clone(), from)?;
         let result = Rehearsal { records: 0, divergence: take_over(&mut rehearsed, objects, candidate)? };
-        Ok(Self { recorded, rehearsed, compare, result })
+        Ok(Self { recorded, rehearsed, compare, layer: None, result })
+    }
+
+    /// The same, beside a layer: a step that writes its cells runs as recorded and is not compared, because the layer judges what is open by
+    /// its own record. A [`Trial`] at the head asks it.
+    pub fn begin_beside(
+        objects: &dyn Objects,
+        registry: &Arc<Registry>,
+        from: &SnapshotNote,
+        (candidate, layer): (Hash, Layer),
+        compare: Compare,
+    ) -> Result<Self, RehearseError> {
+        let recorded = World::restore(objects, registry.clone(), from)?;
+        let mut rehearsed = World::restore(objects, registry.clone(), from)?;
+        let cells = &mut rehearsed.state.cells;
+        let mut hidden: Vec<(String, Vec<u8>)> = Vec::new();
+        loop {
+            let after = hidden.last().map(|(key, _)| key.as_str());
+            let page = cells.scan(objects, layer.open, after, LAYER_PAGE_ITEMS).map_err(ReplayError::from)?;
+            if page.is_empty() {
+                break;
+            }
+            hidden.extend(page);
+        }
+        hidden.iter().for_each(|(key, _)| cells.delete(key));
+        let result = Rehearsal { records: 0, divergence: take_over(&mut rehearsed, objects, candidate)? };
+        hidden.into_iter().for_each(|(key, value)| rehearsed.state.cells.put(&key, value));
+        rehearsed.state.keep();
+        Ok(Self { recorded, rehearsed, compare, layer: Some(layer), result })
     }
 
     /// Compares what follows from one record; `false` once something else follows. An error leaves everything as it was.
@@ -153,7 +193,7 @@ impl Rehearser {
         let divergence = match record.body {
             Body::Ingress(ingress) => {
                 let pair = [&mut self.recorded, &mut self.rehearsed];
-                step_both(pair, objects, record.height, ingress, self.compare)?
+                step_both(pair, objects, (record.height, ingress), self.compare, self.layer)?
             }
             Body::Rejected(rejected) => {
                 self.recorded.state.pass(rejected.seq);
@@ -194,18 +234,80 @@ impl Rehearser {
     }
 }
 
-/// The candidate takes over, as it would in an upgrade. If it cannot, that is the first divergence.
-fn take_over(world: &mut World, objects: &dyn Objects, candidate: Hash) -> Result<Option<Divergence>, RehearseError> {
-    Active::load(objects, &world.registry, candidate)?;
+/// Cells of a layer that are read at a time.
+const LAYER_PAGE_ITEMS: usize = 1_000;
+
+/// A world at some height that nobody else sees, to try what another manifest would make of it.
+pub struct Trial {
+    world: World,
+}
+
+impl Trial {
+    pub fn new(world: World) -> Self {
+        Self { world }
+    }
+
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// The candidate takes over as in an upgrade at this height. If it cannot, it says why, and the old program stays.
+    pub fn take_over(&mut self, objects: &dyn Objects, candidate: Hash) -> Result<Option<Divergence>, RehearseError> {
+        self.world.state.cells.settle(objects).map_err(ReplayError::from)?;
+        let before = self.world.state.savepoint();
+        let taken = take_over(&mut self.world, objects, candidate);
+        if taken.is_err() {
+            self.world.state.undo_to(before);
+        }
+        taken
+    }
+
+    /// What the candidate replies to a message, whether or not it could take over; nothing of the step is kept. The outer error is no answer
+    /// of the candidate; the inner one is why its step failed.
+    pub fn ask(
+        &mut self,
+        objects: &dyn Objects,
+        candidate: Hash,
+        inbox: &str,
+        payload: &[u8],
+    ) -> Result<Result<Option<Payload>, String>, RehearseError> {
+        self.world.state.cells.settle(objects).map_err(ReplayError::from)?;
+        let active = Active::load(objects, &self.world.registry, candidate)?;
+        let before = self.world.state.savepoint();
+        self.world.state.active = active;
+        let payload = Payload::Inline(payload.to_vec());
+        let input = Input::Message { inbox: inbox.to_owned(), payload, headers: BTreeMap::new() };
+        let (height, ingress) = next_ingress(&self.world, input, true);
+        let outcome = take_in(&mut self.world, objects, height, &ingress, Stamped::Elsewhere);
+        self.world.state.undo_to(before);
+        let outcome = outcome?;
+        if let Some(failed) = outcome.failure() {
+            return Ok(Err(failed.reason.clone()));
+        }
+        let reply = outcome.outputs.into_iter().find_map(|output| match output {
+            Body::Reply(Reply { outcome: ReplyOutcome::Ok(payload), .. }) => Some(payload),
+            _ => None,
+        });
+        Ok(Ok(reply))
+    }
+}
+
+/// An input at the head, as it would be taken in now.
+fn next_ingress(world: &World, input: Input, wants_reply: bool) -> (Height, Ingress) {
     let position = &world.state.position;
     let (height, logical_now_ns) = (position.height, position.logical_now_ns);
-    let payload = Payload::Inline(cbor::encode(&Upgrade { manifest: candidate, forced: false }));
-    let input = Input::Control { command: "upgrade".to_owned(), payload };
-    let origin = Origin::new(logical_now_ns);
+    let origin = Origin { wants_reply, ..Origin::new(logical_now_ns) };
     let manifest = world.state.active.manifest.hash;
     let stamps = Stamps { now_ns: logical_now_ns, logical_now_ns, entropy: [0; 16], manifest, schema_work_max: None };
     let seq = position.last_seq.unwrap_or(InboxSeq::from_bytes([0; InboxSeq::LEN]));
-    let ingress = Ingress::new(stamps, seq, InboxItem { input, origin });
+    (height, Ingress::new(stamps, seq, InboxItem { input, origin }))
+}
+
+/// The candidate takes over, as it would in an upgrade. If it cannot, that is the first divergence.
+fn take_over(world: &mut World, objects: &dyn Objects, candidate: Hash) -> Result<Option<Divergence>, RehearseError> {
+    Active::load(objects, &world.registry, candidate)?;
+    let payload = Payload::Inline(cbor::encode(&Upgrade { manifest: candidate, forced: false }));
+    let (height, ingress) = next_ingress(world, Input::Control { command: "upgrade".to_owned(), payload }, false);
     let outcome = take_in(world, objects, height, &ingress, Stamped::Elsewhere)?;
     let failed = outcome.outputs.iter().any(|output| matches!(output, Body::StepFailed(_)));
     let candidate = Followed::of(&world.state, &outcome);
@@ -217,9 +319,9 @@ fn take_over(world: &mut World, objects: &dyn Objects, candidate: Hash) -> Resul
 fn step_both(
     [recorded, rehearsed]: [&mut World; 2],
     objects: &dyn Objects,
-    height: Height,
-    ingress: Ingress,
+    (height, ingress): (Height, Ingress),
     compare: Compare,
+    layer: Option<Layer>,
 ) -> Result<Option<Divergence>, ReplayError> {
     let outcome = take_in(recorded, objects, height, &ingress, Stamped::Now)?;
     let expected = Followed::of(&recorded.state, &outcome);
@@ -227,6 +329,10 @@ fn step_both(
         // Under the candidate this upgrade has happened already.
         rehearsed.state.pass(ingress.seq);
         rehearsed.state.position.logical_now_ns = ingress.stamps.logical_now_ns;
+        return Ok(None);
+    }
+    if layer.is_some_and(|layer| expected.cells.keys().any(|key| key.starts_with(layer.cells))) {
+        as_recorded([recorded, rehearsed], objects, height, &ingress)?;
         return Ok(None);
     }
     let found = match take_in(rehearsed, objects, height, &ingress, Stamped::Elsewhere) {
@@ -241,6 +347,27 @@ fn step_both(
     };
     let record = Box::new(ingress);
     Ok((!same).then_some(Divergence { height, record, recorded: expected, candidate: found }))
+}
+
+/// A step of a layer: the program on record runs it, also in the world under the candidate. What it comes to is not compared.
+fn as_recorded(
+    [recorded, rehearsed]: [&mut World; 2],
+    objects: &dyn Objects,
+    height: Height,
+    ingress: &Ingress,
+) -> Result<(), ReplayError> {
+    let candidate = std::mem::replace(&mut rehearsed.state.active, recorded.state.active.clone());
+    match take_in(rehearsed, objects, height, ingress, Stamped::Elsewhere) {
+        Ok(_) => {}
+        // Another step made it so: the layer is asked at the head.
+        Err(ReplayError::Broken { .. }) => {
+            rehearsed.state.pass(ingress.seq);
+            rehearsed.state.position.logical_now_ns = ingress.stamps.logical_now_ns;
+        }
+        Err(error) => return Err(error),
+    }
+    rehearsed.state.active = candidate;
+    Ok(())
 }
 
 impl Followed {

@@ -83,7 +83,10 @@ pub enum RuntimeError {
     Rehearse(#[from] RehearseError),
     #[error("from its baseline at height {baseline}, {world} is another world than from genesis")]
     BaselineDiverged { world: WorldId, baseline: Height },
-    #[error("at height {height} the new program comes to another outcome than {world} has on record{}", named(functions))]
+    #[error(
+        "at height {height} the new program comes to another outcome than {world} has on record{}",
+        named(functions)
+    )]
     UpgradeDiverges { world: WorldId, height: Height, functions: Vec<DivergingFunction> },
     #[error(transparent)]
     Event(#[from] CheckError),

@@ -3,7 +3,7 @@
 use super::{
     ListPage, Problem,
     events::{WaitParams, in_time},
-    extract::{EventBody, Ingress, Name, Params, READ, WorldScope},
+    extract::{EventBody, Ingress, Name, Params, READ, SEND_ALWAYS, WorldScope},
     json, limit,
     moment::Moment,
 };
@@ -17,7 +17,7 @@ use mundi_model::{
     record::{InboxItem, Input, Origin, Payload, ReplyOutcome},
 };
 use mundi_runtime::{
-    Plane,
+    Plane, RuntimeError,
     control::{At, CallAnswer},
     lifecycle::FUNCTIONS_INBOX,
 };
@@ -199,14 +199,25 @@ pub(super) async fn list(
     Params(params): Params<FunctionsParams>,
 ) -> Result<Json<ListPage<FunctionInstance>>, Problem> {
     let (at, items_max) = (At { world, height: params.at.map(Height::new) }, limit(params.limit)?);
-    let prefix = params.function.as_ref().map_or_else(|| HEADS.to_owned(), |function| format!("{HEADS}{function}/"));
-    let after = params.after.map(|after| format!("{HEADS}{after}"));
+    let (heads, next) = instances(&universe, at, params.function.as_deref(), params.after, items_max).await?;
+    let is_wanted = |head: &FunctionInstance| params.state.as_ref().is_none_or(|state| *state == head.state);
+    Ok(Json(ListPage { items: heads.into_iter().filter(is_wanted).collect(), next }))
+}
+
+/// A page of the instances of a world, or of one function, and where the next one begins.
+pub(super) async fn instances(
+    universe: &Universe,
+    at: At,
+    function: Option<&str>,
+    after: Option<String>,
+    items_max: usize,
+) -> Result<(Vec<FunctionInstance>, Option<String>), Problem> {
+    let prefix = function.map_or_else(|| HEADS.to_owned(), |function| format!("{HEADS}{function}/"));
+    let after = after.map(|after| format!("{HEADS}{after}"));
     let found = universe.ops().world_cells(at, &prefix, after.as_deref(), items_max).await?;
     let next = found.last().and_then(|(key, _)| key.strip_prefix(HEADS)).map(str::to_owned);
     let now_ns = universe.plane().now_ns();
-    let heads = found.iter().map(|(_, bytes)| FunctionInstance::new(&json::bytes(bytes), now_ns));
-    let items = heads.filter(|head| params.state.as_ref().is_none_or(|state| *state == head.state)).collect();
-    Ok(Json(ListPage { items, next }))
+    Ok((found.iter().map(|(_, bytes)| FunctionInstance::new(&json::bytes(bytes), now_ns)).collect(), next))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -258,15 +269,57 @@ pub(super) struct OpenAwait {
 
 /// The await that `FUNCTION/KEY/NUMBER` names.
 pub(super) async fn open_await(universe: &Universe, world: WorldId, named: &str) -> Result<OpenAwait, Problem> {
-    let parsed = named.rsplit_once('/').and_then(|(instance, number)| {
-        let number = number.parse::<u64>().ok().filter(|number| *number > 0)?;
-        instance.split_once('/').map(|_| (instance.to_owned(), number))
-    });
-    let Some((instance, number)) = parsed else {
-        return Err(Problem::invalid(format!("at_await: `{named}`: name an await by FUNCTION/KEY/NUMBER")));
+    let invalid = || Problem::invalid(format!("at_await: `{named}`: name an await by FUNCTION/KEY/NUMBER"));
+    let number = |text: &str| text.parse::<u64>().ok().filter(|number| *number > 0).ok_or_else(invalid);
+    let (instance, number) = match named.rsplit_once('/') {
+        Some((instance, text)) if instance.contains('/') => (instance.to_owned(), number(text)?),
+        Some(_) => return Err(invalid()),
+        None => {
+            let number = number(named)?;
+            (only_instance(universe, world, number).await?, number)
+        }
     };
     let at = At { world, height: None };
     head(universe, at, &instance).await?;
+    let (ended_at, is_instant) = match await_of(universe, at, &instance, number).await? {
+        Some(FunctionAwait { ended_at: Some(height), asked_at, .. }) => (Some(height), height == asked_at),
+        Some(of) if of.state == "open" => (None, false),
+        Some(of) => {
+            let height = withdrawn_at(universe, world, (&instance, number), of.asked_at).await?;
+            (Some(height), height == of.asked_at)
+        }
+        None => {
+            let detail = format!("{instance} has no await {number}");
+            return Err(Problem::new(Code::FunctionNotFound, detail));
+        }
+    };
+    Ok(OpenAwait { instance, number, ended_at, is_instant })
+}
+
+/// The one instance of a world whose awaits can be named by their numbers alone.
+async fn only_instance(universe: &Universe, world: WorldId, number: u64) -> Result<String, Problem> {
+    let at = At { world, height: None };
+    let found = universe.ops().world_cells(at, HEADS, None, limits::FUNCTIONS_NAMED_MAX).await?;
+    let names: Vec<_> = found.iter().filter_map(|(key, _)| key.strip_prefix(HEADS)).collect();
+    match *names {
+        [only] => Ok(only.to_owned()),
+        [] => Err(Problem::new(Code::FunctionNotFound, format!("{world} has no instance of a durable function"))),
+        [first, ..] => {
+            let shown = names.join(", ");
+            let detail =
+                format!("at_await: {world} has several instances, {shown}: name an await of one, as {first}/{number}");
+            Err(Problem::invalid(detail))
+        }
+    }
+}
+
+/// An await on record, in a cell of its own or in a page.
+async fn await_of(
+    universe: &Universe,
+    at: At,
+    instance: &str,
+    number: u64,
+) -> Result<Option<FunctionAwait>, RuntimeError> {
     let own = universe.ops().world_cell(at, &format!("{}{instance}/{number:06}", LOGS[1])).await?;
     let mut found = own.map(|bytes| rows(&json::bytes(&bytes))).unwrap_or_default();
     let (prefix, mut after) = (format!("{}{instance}/", LOGS[0]), None::<String>);
@@ -276,19 +329,33 @@ pub(super) async fn open_await(universe: &Universe, world: WorldId, named: &str)
         after = Some(last.clone());
         found.extend(page.iter().flat_map(|(_, bytes)| rows(&json::bytes(bytes))).filter(|row| ns(&row[0]) == number));
     }
-    let (ended_at, is_instant) = match found.first().map(FunctionAwait::new) {
-        Some(FunctionAwait { ended_at: Some(height), asked_at, .. }) => (Some(height), height == asked_at),
-        Some(of) if of.state == "open" => (None, false),
-        Some(of) => {
-            let detail = format!("await {number} of {instance} is {}: it never ended with a result", of.state);
-            return Err(Problem::new(Code::FunctionNotFound, detail));
-        }
-        None => {
-            let detail = format!("{instance} has no await {number}");
-            return Err(Problem::new(Code::FunctionNotFound, detail));
-        }
+    Ok(found.first().map(FunctionAwait::new))
+}
+
+/// The height of the record in whose step an await was withdrawn, which its row does not tell: found by bisection over the past of the world,
+/// in which the await is open up to that step and withdrawn after it.
+async fn withdrawn_at(
+    universe: &Universe,
+    world: WorldId,
+    (instance, number): (&str, u64),
+    asked_at: u64,
+) -> Result<u64, Problem> {
+    let is_withdrawn = async |height: u64| {
+        let at = At { world, height: Some(Height::new(height)) };
+        let found = await_of(universe, at, instance, number).await?;
+        Ok::<_, RuntimeError>(found.is_some_and(|of| of.asked_at == asked_at && of.state == "cancelled"))
     };
-    Ok(OpenAwait { instance, number, ended_at, is_instant })
+    let head = universe.ops().describe_world(world).await?.head.map_or(0, |head| head.height.get());
+    let (mut before, mut after) = (asked_at, head);
+    while after - before > 1 {
+        let middle = before + (after - before) / 2;
+        // The cells are those after a step as soon as its first record is there.
+        match is_withdrawn(middle).await? {
+            true => after = middle,
+            false => before = middle,
+        }
+    }
+    Ok(before)
 }
 
 async fn head(universe: &Universe, at: At, instance: &str) -> Result<Value, Problem> {
@@ -351,7 +418,7 @@ pub(super) struct FunctionState {
     responses((status = 200, body = FunctionState)),
 )]
 pub(super) async fn cancel(
-    Ingress { of: WorldScope { api, universe, world, .. }, _held }: Ingress<true>,
+    Ingress { of: WorldScope { api, universe, world, .. }, _held }: Ingress<true, SEND_ALWAYS>,
     Name(instance): Name,
     Params(params): Params<CancelParams>,
 ) -> Result<Json<FunctionState>, Problem> {
@@ -360,7 +427,6 @@ pub(super) async fn cancel(
     if let Some(reason) = params.reason {
         command["reason"] = reason.into();
     }
-    api.node.admit_to(&universe, world)?;
     in_time(timeout, obey(&universe, world, &instance, command, timeout)).await
 }
 
@@ -381,7 +447,7 @@ pub(super) struct PauseParams {
     responses((status = 200, body = FunctionState)),
 )]
 pub(super) async fn pause(
-    Ingress { of: WorldScope { api, universe, world, .. }, _held }: Ingress<true>,
+    Ingress { of: WorldScope { api, universe, world, .. }, _held }: Ingress<true, SEND_ALWAYS>,
     Name(instance): Name,
     Params(params): Params<PauseParams>,
 ) -> Result<Json<FunctionState>, Problem> {
@@ -391,7 +457,6 @@ pub(super) async fn pause(
     } else {
         serde_json::json!({ "resume": instance })
     };
-    api.node.admit_to(&universe, world)?;
     in_time(timeout, obey(&universe, world, &instance, command, timeout)).await
 }
 

@@ -3,15 +3,15 @@
 use super::{
     Api, Problem,
     extract::{JsonBody, READ, WorldScope},
-    json,
     fair_slots::{Bounds, Crowded, FairSlot, FairSlots},
+    json,
     worlds::manifest_of,
 };
 use crate::{node::Universe, proof::ProofReport};
 use axum::Json;
 use mundi_kernel::rehearse::{Compare, Divergence, Followed};
 use mundi_model::{Code, Height, limits};
-use mundi_runtime::control::RehearseRequest;
+use mundi_runtime::control::{DivergingFunction, RehearseRequest};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::sync::{Arc, LazyLock};
@@ -59,7 +59,8 @@ pub(super) struct NewRehearsal {
     /// Whether only intents, cancels, replies and failures are compared, and not cells.
     #[serde(default)]
     outputs_only: bool,
-    /// Only what an upgrade compares before it is sent: outputs, since the oldest effect or timer that is still open.
+    /// Only what an upgrade compares before it is sent: running instances of durable functions at the head, and outputs since the oldest other
+    /// effect or timer that is still open.
     #[serde(default)]
     open_work: bool,
 }
@@ -74,6 +75,19 @@ pub(super) struct RehearsalOf {
     records: u64,
     /// Where something else follows for the first time; null if nowhere.
     divergence: Option<DivergenceAt>,
+    /// Running instances of durable functions that could not go on under this manifest: an upgrade at the head would be refused.
+    functions: Vec<FunctionDivergence>,
+}
+
+/// A running instance of a durable function that would go another way than is on record.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct FunctionDivergence {
+    /// `FUNCTION/KEY`.
+    instance: String,
+    /// The number of the await; 0 if it is about none.
+    r#await: u64,
+    /// The await on record, and the one that the code asks for.
+    detail: String,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -84,7 +98,9 @@ pub(super) struct DivergenceAt {
     candidate: serde_json::Value,
 }
 
-/// Runs the recorded history under another manifest, and names the first record from which something else follows.
+/// Runs the recorded history under another manifest, and names the first record from which something else follows. Steps of durable functions
+/// run again, too: where their code has another version, the history differs although every instance could go on. `functions` names the running
+/// instances that could not.
 #[utoipa::path(
     post, path = "/v1/u/{universe}/worlds/{world}/rehearse", tag = "worlds", request_body = NewRehearsal,
     responses((status = 200, body = RehearsalOf)),
@@ -111,7 +127,12 @@ pub(super) async fn rehearse(
         to: done.to.get(),
         records: done.records,
         divergence: done.divergence.as_ref().map(divergence),
+        functions: done.functions.into_iter().map(function).collect(),
     }))
+}
+
+fn function(found: DivergingFunction) -> FunctionDivergence {
+    FunctionDivergence { instance: found.instance, r#await: found.number, detail: found.why }
 }
 
 fn divergence(found: &Divergence) -> DivergenceAt {

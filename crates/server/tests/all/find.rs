@@ -17,13 +17,13 @@ use std::{collections::BTreeSet, path::Path, time::Duration};
 const U: &str = "/v1/u/default";
 const W: &str = "/v1/u/default/worlds";
 
-struct Server {
+pub(crate) struct Server {
     http: HttpServer,
 }
 
-struct Answer {
-    status: u16,
-    text: String,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) text: String,
 }
 
 impl Answer {
@@ -32,13 +32,13 @@ impl Answer {
     }
 
     #[track_caller]
-    fn ok(self, status: u16) -> Value {
+    pub(crate) fn ok(self, status: u16) -> Value {
         assert_eq!(self.status, status, "{}", self.text);
         serde_json::from_str(&self.text).unwrap_or(Value::Null)
     }
 
     #[track_caller]
-    fn refused(self, status: u16, code: &str) {
+    pub(crate) fn refused(self, status: u16, code: &str) {
         let problem: Value = serde_json::from_str(&self.text).unwrap_or(Value::Null);
         assert_eq!((self.status, &problem["code"]), (status, &json!(code)), "{}", self.text);
     }
@@ -49,11 +49,19 @@ impl Server {
         Self::start_both(folder).await.0
     }
 
-    /// One node at two addresses: one asks for no token, one does.
+    pub(crate) async fn start_with(folder: &Path, programs: Programs) -> Self {
+        Self::start_both_with(folder, programs).await.0
+    }
+
     async fn start_both(folder: &Path) -> (Self, Self) {
+        Self::start_both_with(folder, Programs::builtin()).await
+    }
+
+    /// One node at two addresses: one asks for no token, one does.
+    async fn start_both_with(folder: &Path, programs: Programs) -> (Self, Self) {
         let settings = [("MUNDI_DATA__FOLDER".to_owned(), folder.display().to_string())];
         let config = Config::load(None, settings, &[]).unwrap();
-        let node = Node::open_configured(&config, Programs::builtin()).await.unwrap();
+        let node = Node::open_configured(&config, programs).await.unwrap();
         let open = Api::new(node, ApiLimits::default(), AccessPolicy::default());
         let guarded = open.at(AccessPolicy { tokens_required: true, ..AccessPolicy::default() });
         let serve = async |router| {
@@ -68,11 +76,11 @@ impl Server {
         client.request(method, format!("http://{}{path}", self.http.address()))
     }
 
-    async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> Answer {
         Answer::of(self.request(Method::GET, path).send().await.unwrap()).await
     }
 
-    async fn post(&self, path: &str, body: &Value) -> Answer {
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Answer {
         Answer::of(self.request(Method::POST, path).body(body.to_string()).send().await.unwrap()).await
     }
 }
@@ -245,6 +253,91 @@ async fn worlds_are_found_counted_and_commanded_by_labels_and_other_filters() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_label_may_contain_a_comma_and_several_labels_are_several_parameters() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path()).await;
+    create(&server, "comma", "counter", json!({ "region": "a,b" })).await;
+    create(&server, "both", "counter", json!({ "region": "a", "b": "" })).await;
+    create(&server, "one", "counter", json!({ "region": "a" })).await;
+    assert_eq!(sorted(&server, "label=region%3Da%2Cb").await, ["comma"]);
+    assert_eq!(sorted(&server, "label=region=a&label=b").await, ["both"], "all of them have to hold");
+    assert_eq!(sorted(&server, "label=region=a").await, ["both", "one"]);
+    server.get(&format!("{W}?name=a&name=b")).await.refused(400, "REQUEST_INVALID");
+    let bulk = async |label: Value| {
+        let form = json!({ "verb": "delete", "filters": { "label": label } });
+        server.post(&format!("{U}/bulk"), &form).await
+    };
+    bulk(json!([])).await.refused(400, "REQUEST_INVALID");
+    let done = bulk(json!("region=a,b")).await.ok(200);
+    assert_eq!((done["items"].as_array().unwrap().len(), &done["items"][0]["name"]), (1, &json!("comma")));
+    let done = bulk(json!(["region=a", "b"])).await.ok(200);
+    assert_eq!((done["items"].as_array().unwrap().len(), &done["items"][0]["name"]), (1, &json!("both")));
+    assert_eq!(sorted(&server, "label=region").await, ["one"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_stand_beside_ids_in_tasks_steps_and_forks_and_a_list_and_a_description_say_the_same_of_a_wait() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path()).await;
+    let id = create(&server, "k", "kv", json!({})).await;
+    let ask = json!({ "key": "b", "kind": "external.task", "params": { "task": "t" } });
+    server.post(&format!("{W}/k/call/ask"), &ask).await.ok(200);
+    let listed = server.get(&format!("{W}?name=k")).await.ok(200)["items"][0]["waits"].clone();
+    assert_eq!((&listed, &server.get(&format!("{W}/k")).await.ok(200)["waits"]), (&json!("an effect"), &listed));
+    let claim = json!({ "kinds": ["external.task"], "limit": 1 });
+    let task = server.post(&format!("{U}/tasks/claim"), &claim).await.ok(200)[0].clone();
+    assert_eq!((&task["world"], &task["world_name"]), (&json!(id), &json!("k")));
+    assert_eq!(server.get(&format!("{W}/k/steps/1")).await.ok(200)["world_name"], "k");
+    let fork = server.post(&format!("{W}/k/fork"), &json!({ "world": "branch" })).await.ok(201);
+    assert_eq!((&fork["name"], &fork["parent_name"]), (&json!("branch"), &json!("k")));
+    create(&server, "other", "kv", json!({})).await;
+    let taken = server.post(&format!("{W}/k/fork"), &json!({ "world": "other" })).await;
+    assert!(taken.text.contains("`other` (w_"), "{}", taken.text);
+    taken.refused(409, "WORLD_EXISTS");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_difference_has_pages() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path()).await;
+    create(&server, "k", "kv", json!({})).await;
+    for key in ["a", "b", "c", "d", "e"] {
+        server.post(&format!("{W}/k/call/put"), &json!({ "key": key, "value": 1 })).await.ok(200);
+    }
+    let (mut found, mut after) = (Vec::new(), String::new());
+    loop {
+        let page = server.get(&format!("{W}/k/diff?with_at=1&limit=2{after}")).await.ok(200);
+        let keys = page.as_array().unwrap().iter().map(|cell| cell["key"].as_str().unwrap().to_owned());
+        let before = found.len();
+        found.extend(keys);
+        if found.len() - before < 2 {
+            break;
+        }
+        after = format!("&after={}", found.last().unwrap());
+    }
+    assert_eq!(found, ["a", "b", "c", "d", "e"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_effect_that_waits_for_room_in_a_budget_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path()).await;
+    let put = server.request(Method::PUT, "/v1/universes/default/quotas").body(json!({ "effects_max": 1 }).to_string());
+    Answer::of(put.send().await.unwrap()).await.ok(200);
+    create(&server, "k", "kv", json!({})).await;
+    for key in ["a", "b"] {
+        let ask = json!({ "key": key, "kind": "external.task", "params": {} });
+        server.post(&format!("{W}/k/call/ask"), &ask).await.ok(200);
+    }
+    let claim = json!({ "kinds": ["external.task"], "limit": 2 });
+    let claimed = server.post(&format!("{U}/tasks/claim"), &claim).await.ok(200);
+    assert_eq!(claimed.as_array().unwrap().len(), 1);
+    let budget = why(&server, "k", "budget").await;
+    assert_eq!((&budget["budget"], &budget["limit"]), (&json!("effects_max"), &json!(1)), "{budget}");
+    assert_eq!(budget["advice"], "wait, or mundi universe quotas set");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_world_says_why_it_is_not_moving() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path()).await;
@@ -336,6 +429,115 @@ async fn sql_reads_every_table_within_its_universe() {
     server.post("/v1/universes", &json!({ "name": "other" })).await.ok(201);
     let elsewhere = server.post("/v1/u/other/sql", &json!({ "query": "select count(*) from worlds" })).await.ok(200);
     assert_eq!(elsewhere["rows"], json!([[0]]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sql_hands_conditions_to_indexes_and_finds_the_same_without_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path()).await;
+    for name in ["alice", "bob", "bobby", "carol"] {
+        create(&server, name, "counter", json!({})).await;
+    }
+    server.post(&format!("{W}/bob/call/add"), &json!(1)).await.ok(200);
+    let rows = async |query: &str| {
+        server.post(&format!("{U}/sql"), &json!({ "query": query })).await.ok(200)["rows"].clone()
+    };
+    let created = rows("select created_at from worlds where name = 'bob'").await[0][0].as_str().unwrap().to_owned();
+    let active = rows("select active_at from worlds where name = 'bob'").await[0][0].as_str().unwrap().to_owned();
+    let second = format!("{}Z", &created[..19]);
+    // With a unary plus SQLite hands a condition to no index.
+    for (column, condition, pushed) in [
+        ("name", "= 'bob'".to_owned(), "name="),
+        ("name", "= 'ALICE' collate nocase".to_owned(), ""),
+        ("name", "> 'alice'".to_owned(), "name>"),
+        ("name", ">= 'bob' and +name <= 'bobby'".to_owned(), "name>="),
+        ("name", "< 'bobby'".to_owned(), "name<"),
+        ("name", "<= 'bobby'".to_owned(), "name<="),
+        ("name", "glob 'bob*'".to_owned(), "name>="),
+        ("name", "like 'BOB%'".to_owned(), ""),
+        ("name", "= 'no name!'".to_owned(), "name="),
+        ("name", "> 'z'".to_owned(), "name>"),
+        ("created_at", format!(">= '{created}'"), "created_at>="),
+        ("created_at", format!("> '{created}'"), "created_at>"),
+        ("created_at", format!("<= '{created}'"), "created_at<="),
+        ("created_at", format!("< '{created}'"), "created_at<"),
+        ("created_at", format!("= '{created}'"), "created_at="),
+        ("created_at", format!("< '{second}'"), "created_at<"),
+        ("created_at", format!(">= '{second}'"), "created_at>="),
+        ("created_at", "> '2999'".to_owned(), "created_at>"),
+        ("active_at", format!(">= '{active}'"), "active_at>="),
+        ("active_at", format!("< '{active}'"), "active_at<"),
+    ] {
+        let query = format!("select name from worlds where {column} {condition} order by 1");
+        let unindexed = rows(&format!("select name from worlds where +{column} {condition} order by 1")).await;
+        assert_eq!(rows(&query).await, unindexed, "{query}");
+        let plan = rows(&format!("explain query plan {query}")).await;
+        let plan = plan[0][3].as_str().unwrap();
+        let (_, handed) = plan.rsplit_once(':').unwrap();
+        assert!(if pushed.is_empty() { handed.is_empty() } else { handed.contains(pushed) }, "{query}: {plan}");
+    }
+    assert_eq!(rows("select name from worlds where name = 'ALICE' collate nocase").await, json!([["alice"]]));
+    assert_eq!(rows("select count(*) from worlds where created_at > '2001-01-01'").await, json!([[4]]));
+    let holder = "select count(*) from leases where world = (select world from worlds where name = 'bob')";
+    assert_eq!(rows(holder).await, json!([[1]]));
+    assert_eq!(rows("select count(*) from dead_letters where letter = 'effects.q_00'").await, json!([[0]]));
+    let plan = rows("explain query plan select * from dead_letters where letter = 'effects.q_00'").await;
+    assert!(plan[0][3].as_str().unwrap().ends_with("letter="), "{plan}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sql_reads_pools_their_leases_and_resources_and_functions() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path()).await;
+    server.post(&format!("{U}/pools"), &json!({ "name": "gpus", "shards": 2 })).await.ok(201);
+    let resources = json!({ "resources": [{ "name": "g0", "labels": ["a100"] }, { "name": "g1" }, { "name": "g2" }] });
+    server.post(&format!("{U}/pools/gpus/resources"), &resources).await.ok(200);
+    let reserve = json!({ "label": "a100", "holder": "agent", "ttl_slots": 1_000 });
+    let lease = server.post(&format!("{U}/pools/gpus/reserve"), &reserve).await.ok(200);
+    let rows = async |query: &str| {
+        server.post(&format!("{U}/sql"), &json!({ "query": query })).await.ok(200)["rows"].clone()
+    };
+    assert_eq!(rows("select pool, shards, config ->> 'slot_ms' > 0 from pools").await, json!([["gpus", 2, 1]]));
+    let found = rows("select lease_id, pool, state, json_array_length(resource_ids) from pool_leases").await;
+    assert_eq!(found, json!([[lease["lease_id"], "gpus", "reserved", 1]]));
+    assert_eq!(rows("select count(*) from pool_leases where state = 'active'").await, json!([[0]]));
+    assert_eq!(rows("select count(*) from pool_leases where state = 'nonsense'").await, json!([[0]]));
+    assert_eq!(rows("select count(*) from pool_leases where pool = 'nothing'").await, json!([[0]]));
+    let named = rows("select name, state, lease_id from pool_resources where json_array_length(labels) = 1").await;
+    assert_eq!(named, json!([["g0", "reserved", lease["lease_id"]]]));
+    assert_eq!(rows("select count(*) from pool_resources").await, json!([[3]]));
+    let each = rows("select count(*) from pool_resources where shard = 0 union all select count(*) from pool_resources where shard = 1").await;
+    assert_eq!(each[0][0].as_u64().unwrap() + each[1][0].as_u64().unwrap(), 3);
+    assert_eq!(rows("select count(*) from functions").await, json!([[0]]));
+    create(&server, "k", "kv", json!({})).await;
+    let head = json!({ "format": 2, "function": "order", "key": "17", "state": "running", "run": 0, "asked": 3, "waits": [] });
+    server.post(&format!("{W}/k/call/put"), &json!({ "key": "$fn/i/order/17", "value": head })).await.ok(200);
+    let found = rows("select name, instance, state, awaits from functions('k') where function = 'order'").await;
+    assert_eq!(found, json!([["k", "order/17", "running", 3]]));
+    assert_eq!(rows("select count(*) from functions where function = 'other'").await, json!([[0]]));
+    assert_eq!(rows("select count(*) from functions('k', 1)").await, json!([[0]]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_assistant_reaches_no_universe_that_its_token_is_not_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let (open, server) = Server::start_both(folder.path()).await;
+    open.post("/v1/universes", &json!({ "name": "other" })).await.ok(201);
+    create(&open, "mine", "counter", json!({})).await;
+    open.post("/v1/u/other/worlds", &json!({ "world": "theirs", "program": "counter" })).await.ok(201);
+    let form = json!({ "can": ["read"], "label": "reader", "universe": "other" });
+    let token = open.post("/v1/tokens", &form).await.ok(201)["token"].as_str().unwrap().to_owned();
+    let ask = async |path: &str| {
+        let call = json!({ "name": "find_worlds", "arguments": {} });
+        let message = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call });
+        let request = server.request(Method::POST, path).bearer_auth(&token).body(message.to_string());
+        Answer::of(request.send().await.unwrap()).await.ok(200)["result"].clone()
+    };
+    for own in ["/mcp", "/mcp?universe=other"] {
+        assert_eq!(ask(own).await["structuredContent"]["items"][0]["name"], "theirs", "{own}");
+    }
+    let refused = ask("/mcp?universe=default").await;
+    assert!(refused["isError"] == true && refused.to_string().contains("TOKEN_DENIED"), "{refused}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,6 +5,7 @@ mod checkup;
 mod dashboard;
 mod find;
 mod forwarding;
+mod functions;
 mod node;
 mod policies;
 mod reference;

@@ -64,11 +64,17 @@ pub(crate) struct Fork {
     /// The fork shares all records below this height; the newest possible by default.
     #[arg(long)]
     at: Option<u64>,
-    /// Or an await of a durable function, FUNCTION/KEY/NUMBER: the fork has not seen its result yet.
+    /// Or an await of a durable function, FUNCTION/KEY/NUMBER, or its NUMBER in a world with one instance: the fork has not seen its result yet.
     #[arg(long, value_name = "AWAIT", conflicts_with = "at")]
     at_await: Option<String>,
     /// The await ends with this result in the fork, before anything else happens there: JSON.
-    #[arg(long, value_name = "JSON", requires = "at_await", conflicts_with = "with_error")]
+    #[arg(
+        long,
+        value_name = "JSON",
+        requires = "at_await",
+        conflicts_with = "with_error",
+        allow_negative_numbers = true
+    )]
     with: Option<String>,
     /// Or it fails with this error: `CARD_REFUSED` or `CARD_REFUSED: no money`.
     #[arg(long, value_name = "CODE", requires = "at_await")]
