@@ -1,6 +1,7 @@
 //! Admission: new work is refused early when a process has too much in memory, or a world is too far behind.
 
 use crate::process::Server;
+use reqwest::Method;
 use serde_json::json;
 use std::time::Duration;
 
@@ -29,6 +30,34 @@ async fn a_process_with_too_much_in_memory_takes_no_new_work_and_answers_all_els
     let other = Server::start_with(folder.path(), &[("MUNDI_API__MEMORY_BYTES_MAX", "0")]);
     other.post(W, &json!({ "world": "c", "program": "counter" })).await.ok(201);
     assert_eq!(metric(&other, "mundi_refused_memory_total").await, 0);
+}
+
+/// Refused, they would keep in use what is to become free, and take leases from holders that are there.
+#[tokio::test]
+async fn a_process_with_too_much_in_memory_lets_holders_keep_and_release_what_they_have() {
+    const P: &str = "/v1/u/default/pools";
+    let folder = tempfile::tempdir().unwrap();
+    let open = Server::start_with(folder.path(), &[("MUNDI_API__MEMORY_BYTES_MAX", "0")]);
+    open.post(P, &json!({ "name": "gpus", "shards": 1, "config": {} })).await.ok(201);
+    open.post(&format!("{P}/gpus/resources"), &json!({ "resources": [{ "resource": "a", "labels": [] }] }))
+        .await
+        .ok(200);
+    let reserve = json!({ "resources": ["a"], "holder": "me", "ttl_slots": 1000 });
+    let lease = open.post(&format!("{P}/gpus/reserve"), &reserve).await.ok(200);
+    open.post(W, &json!({ "world": "f", "program": "counter" })).await.ok(201);
+    drop(open);
+    let full = Server::start_with(folder.path(), &[("MUNDI_API__MEMORY_BYTES_MAX", "1")]);
+    full.post(&format!("{P}/gpus/reserve"), &reserve).await.refused(503, "NODE_OVERLOADED");
+    let held = json!({ "lease_id": lease["lease_id"], "lease_epoch": lease["lease_epoch"], "holder": "me" });
+    full.post(&format!("{P}/gpus/activate"), &held).await.ok(200);
+    full.post(&format!("{P}/gpus/heartbeat"), &held).await.ok(204);
+    full.post(&format!("{P}/gpus/release"), &held).await.ok(200);
+    // The world has no functions: that is what it says, and not that it is busy.
+    let function = format!("{W}/f/functions/order/17");
+    full.delete(&function).await.refused(404, "FUNCTION_NOT_FOUND");
+    let pause = full.send(Method::PUT, &format!("{function}?paused=true"), &[], &json!(null)).await;
+    pause.refused(404, "FUNCTION_NOT_FOUND");
+    full.post(&function, &json!(1)).await.refused(503, "NODE_OVERLOADED");
 }
 
 #[tokio::test]

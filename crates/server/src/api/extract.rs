@@ -28,6 +28,16 @@ pub(crate) const ADMIN: u32 = 4;
 pub(crate) const WORK: u32 = 8;
 pub(crate) const METRICS: u32 = 16;
 
+/// No right: it marks requests that are served while the process refuses new work.
+const SETTLES: u32 = 1 << 31;
+/// [`SEND`], for what ends or keeps something that is there: it frees more than it costs, or keeps what is paid for.
+pub(crate) const SEND_ALWAYS: u32 = SEND | SETTLES;
+
+/// Whether requests with this right are new work, which an overloaded process or world refuses.
+pub(crate) const fn is_new_work(verb: u32) -> bool {
+    verb & SEND != 0 && verb & SETTLES == 0
+}
+
 /// A universe, and the right to do `VERB` in it.
 pub(crate) struct UniverseScope<const VERB: u32> {
     pub(crate) api: Api,
@@ -65,11 +75,11 @@ pub(crate) async fn enter(
     let access = Access::decide(api, headers, client).await?;
     let universe = api.node.universe(name);
     let id = universe.as_ref().map(|universe| universe.id());
-    access.require(verb, id)?;
+    access.require(verb & !SETTLES, id)?;
     if let (Some(client), Some(id)) = (client, id) {
         client.enter(id);
     }
-    if verb == SEND {
+    if is_new_work(verb) {
         api.node.admit()?;
     }
     let missing = || Problem::new(Code::UniverseNotFound, format!("there is no universe `{name}`"));
@@ -84,17 +94,17 @@ pub(crate) fn admit(api: &Api, universe: &Universe, tenant: Tenant, is_call: boo
 }
 
 /// A world that an event is sent to or called with.
-pub(crate) struct Ingress<const IS_CALL: bool> {
-    pub(crate) of: WorldScope<SEND>,
+pub(crate) struct Ingress<const IS_CALL: bool, const VERB: u32 = SEND> {
+    pub(crate) of: WorldScope<VERB>,
     /// Of a call: until it is answered.
     pub(crate) _held: Option<Held>,
 }
 
-impl<const IS_CALL: bool> FromRequestParts<Api> for Ingress<IS_CALL> {
+impl<const IS_CALL: bool, const VERB: u32> FromRequestParts<Api> for Ingress<IS_CALL, VERB> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
-        let of = WorldScope::<SEND>::from_request_parts(parts, api).await?;
+        let of = WorldScope::<VERB>::from_request_parts(parts, api).await?;
         let held = admit(api, &of.universe, of.tenant, IS_CALL)?;
         Ok(Self { of, _held: held })
     }

@@ -147,7 +147,7 @@ pub(super) struct SweepEnded {
     leftovers: u64,
     /// Segments of deleted worlds.
     segments: u64,
-    /// Deletions of worlds that had stopped halfway, and were finished.
+    /// Deletions of worlds that had stopped halfway, and were finished; of a dry run, would have been.
     worlds_finished: u64,
 }
 

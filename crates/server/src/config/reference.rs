@@ -188,7 +188,10 @@ mod tests {
         ),
         ("programs", "Components: how they are compiled, and who gets the processors."),
         ("quotas", "What each token and each universe may take unless it has quotas of its own."),
-        ("shell", "How worker shells work on their mailboxes."),
+        (
+            "shell",
+            "How the shell of commands to workers works on its mailbox. Of these keys only `batch_max`, `idle_ms_max` and `requeue_attempts_max` apply to the shell of delayed sends, which tries as long as timers do.",
+        ),
         ("sweep", "How objects without a reference are removed."),
         ("universes", "What holds for one universe: `[universes.NAME]`."),
         ("watcher", "How the role `watcher` looks at the holders of pools' leases."),

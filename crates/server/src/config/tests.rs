@@ -202,6 +202,11 @@ fn every_policy_reaches_the_node() {
         inline_bytes_max = 7
         [worlds]
         inbox_grace_ms = 2000
+        dedupe_window_ms = 70000
+        snapshot_records = 16
+        snapshot_bytes = 17
+        snapshot_age_ms = 18
+        deaths_max = 19
         [worlds.cycle]
         items_max = 2
         steps_max = 3
@@ -245,6 +250,8 @@ fn every_policy_reaches_the_node() {
     };
     assert_eq!((node.cycle, node.segments, node.shell), (cycle, segments, shell));
     assert_eq!((node.content.inline_bytes_max, node.inbox_grace), (7, Duration::from_secs(2)));
+    assert_eq!((node.dedupe_window, node.deaths_max), (Duration::from_secs(70), 19));
+    assert_eq!(node.snapshots, SnapshotPolicy { records: 16, bytes: 17, age_ns: 18_000_000 });
     let admission = AdmissionPolicy { inbox_age_max: Some(Duration::from_millis(1_500)), memory_bytes_max: Some(99) };
     assert_eq!(node.admission, admission);
     assert_eq!((node.replay_log, node.replay_log_bytes_max), (Some("/tmp/replay.ndjson".into()), 5_000));
@@ -268,6 +275,8 @@ fn a_number_out_of_its_range_is_refused_with_what_is_allowed() {
         ("worlds", "snapshot_bytes = 0", "1 to"),
         ("worlds", "snapshot_age_ms = 0", "1 to"),
         ("worlds", "inbox_grace_ms = 999", "1000 to"),
+        ("worlds", "dedupe_window_ms = 59999", "60000 to 2592000000"),
+        ("worlds", "dedupe_window_ms = 2592000001", "60000 to 2592000000"),
         ("worlds.cycle", "items_max = 0", "1 to 4096"),
         ("worlds.cycle", "items_max = 4097", "1 to 4096"),
         ("worlds.cycle", "steps_max = 0", "1 to 1000000"),
@@ -279,6 +288,7 @@ fn a_number_out_of_its_range_is_refused_with_what_is_allowed() {
         ("shell", "requeue_attempts_max = 0", "1 to 100"),
         ("shell", "retry_budget_max = 0", "1 to 1000"),
         ("shell", "backoff_ms = 0", "1 to 60000"),
+        ("shell", "backoff_ms_max = 3600001", "1 to 3600000"),
         ("shell", "batch_max = 257", "1 to 256"),
         ("shell", "idle_ms_max = 9", "10 to 600000"),
         ("objects", "inline_bytes_max = 16385", "0 to 16384"),

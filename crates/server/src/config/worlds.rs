@@ -31,8 +31,8 @@ pub struct WorldsSection {
     pub inbox_grace_ms: u64,
     pub cycle: CycleSection,
     pub segments: SegmentsSection,
-    /// How long an idempotency key is remembered. Messages between worlds are deduplicated as long as they can be sent again, independently
-    /// of this.
+    /// How long an idempotency key is remembered, and the name of a message after its effect has ended. Messages between worlds are deduplicated as
+    /// long as they can be sent again, independently of this. What effects that have ended and requests about children leave is kept for an hour.
     pub dedupe_window_ms: u64,
 }
 

@@ -353,8 +353,7 @@ mod tests {
             idle_ms_max: 7,
             on_non_retryable: OnNonRetryable::Escalate,
         };
-        let expected =
-            Policy { requeue_attempts_max: 2, batch_max: 6, idle_ms_max: 7, ..Policy::of_deliveries() };
+        let expected = Policy { requeue_attempts_max: 2, batch_max: 6, idle_ms_max: 7, ..Policy::of_deliveries() };
         let config = NodeConfig { shell, ..NodeConfig::default() };
         assert_eq!(delayed_config(&config, UniverseId::from_bytes([1; 16])).policy, expected);
         assert_eq!(expected.on_non_retryable, OnNonRetryable::DeadLetter);

@@ -10,15 +10,25 @@ use mundi_model::{
 use mundi_runtime::{Plane, metrics::Metric, shell::Frame};
 use mundi_server::{
     config::Config,
-    node::{Node, Universe},
+    node::{Node, SystemClock, Universe},
     programs::Programs,
 };
 use mundi_store::{
+    Clock,
     blob::Blobs,
     objects,
-    protocol::{NewItem, SendMail},
+    protocol::{NewItem, SendMail, expire_dedupe},
 };
-use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 /// A node in memory that goes by this configuration.
 async fn node(settings: &[(&str, &str)]) -> (Node, Arc<Universe>) {
@@ -26,11 +36,15 @@ async fn node(settings: &[(&str, &str)]) -> (Node, Arc<Universe>) {
 }
 
 async fn node_on(objects: objects::Objects, settings: &[(&str, &str)]) -> (Node, Arc<Universe>) {
-    let vars = settings.iter().map(|(name, value)| (format!("MUNDI_{name}"), (*value).to_owned()));
-    let config = Config::load(None, vars, &[]).unwrap().node().unwrap();
+    let config = config(settings).node().unwrap();
     let node = Node::start(Memory::new(), objects, Programs::builtin(), config).await.unwrap();
     let universe = node.universe("default").unwrap();
     (node, universe)
+}
+
+fn config(settings: &[(&str, &str)]) -> Config {
+    let vars = settings.iter().map(|(name, value)| (format!("MUNDI_{name}"), (*value).to_owned()));
+    Config::load(None, vars, &[]).unwrap()
 }
 
 /// Waits for something that must come; a test that waits for ever fails by its runner's limit.
@@ -86,6 +100,71 @@ async fn snapshotted(settings: &[(&str, &str)]) -> Node {
     }
     until(|| node.metrics().get(Metric::Snapshots) > 2).await;
     node
+}
+
+/// How many snapshots are taken while a world has six events, each in a turn of its own.
+async fn snapshots(settings: &[(&str, &str)]) -> u64 {
+    let (node, universe) = node(settings).await;
+    let world = universe.create("counter").await.unwrap();
+    for _ in 0..6 {
+        universe.call(world, "add", Value::Null).await.unwrap();
+    }
+    if !settings.is_empty() {
+        until(|| node.metrics().get(Metric::Snapshots) > 0).await;
+    }
+    node.stop().await;
+    node.metrics().get(Metric::Snapshots)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_world_is_snapshotted_after_as_many_records_or_bytes_as_configured() {
+    assert_eq!(snapshots(&[]).await, 0, "neither ten thousand records nor eight megabytes");
+    for policy in [("WORLDS__SNAPSHOT_BYTES", "500"), ("WORLDS__SNAPSHOT_RECORDS", "5")] {
+        assert!(snapshots(&[policy]).await < 6, "{policy:?} is more than one turn makes");
+    }
+}
+
+/// The machine's clock, and as much ahead of it as a test says.
+#[derive(Default)]
+struct JumpingClock(AtomicU64);
+
+impl Clock for JumpingClock {
+    fn now_ns(&self) -> u64 {
+        SystemClock.now_ns() + self.0.load(Ordering::SeqCst)
+    }
+
+    fn sleep(&self, duration: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        SystemClock.sleep(duration)
+    }
+}
+
+/// Whether an event under a name that was sent before is found to be there, so much later.
+async fn is_known_after(later: Duration, settings: &[(&str, &str)]) -> bool {
+    let clock = Arc::new(JumpingClock::default());
+    let (objects, config) = (objects::open("memory://").unwrap(), config(settings).node().unwrap());
+    let node = Node::start_by(clock.clone(), Memory::new().into(), objects, Programs::builtin(), config).await.unwrap();
+    let universe = node.universe("default").unwrap();
+    let world = universe.create("counter").await.unwrap();
+    let send = async || {
+        let NewItem { item, .. } = event("add", &Value::Null);
+        universe.ops().enqueue_ingress(world, item, Some("order 7")).await.unwrap().before
+    };
+    assert!(!send().await);
+    clock.0.fetch_add(u64::try_from(later.as_nanos()).unwrap(), Ordering::SeqCst);
+    expire_dedupe(&node.plane().engine, &*clock, universe.id()).await.unwrap();
+    let known = send().await;
+    node.stop().await;
+    known
+}
+
+/// Names go with their bucket of five minutes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idempotency_key_is_remembered_for_as_long_as_configured() {
+    let (half_an_hour, two_hours) = (Duration::from_secs(1_800), Duration::from_secs(7_200));
+    assert!(is_known_after(half_an_hour, &[]).await);
+    assert!(!is_known_after(half_an_hour, &[("WORLDS__DEDUPE_WINDOW_MS", "60000")]).await);
+    assert!(!is_known_after(two_hours, &[]).await);
+    assert!(is_known_after(two_hours, &[("WORLDS__DEDUPE_WINDOW_MS", "10800000")]).await);
 }
 
 /// Segments are written beside the turns, and only by the holder of the world: they are waited for before it is given back.
