@@ -21,6 +21,9 @@ const PAGE = 500;
 /** As soon as fewer rows than this lie below what is shown, the next page is asked for. */
 const AHEAD = 200;
 
+/** A worker lets a world rest a while after its last turn: then it waits. */
+const SETTLED_MS = 3_000;
+
 type Sort = 'id' | 'name' | 'created' | 'active' | 'state' | 'program';
 const STATES: [state: string, name: string][] = [
   ['live', 'live, also paused or on hold'],
@@ -114,6 +117,8 @@ class Rows {
   private meanwhile = new Map<string, World | undefined>();
   /** All was to be read again while something was being read. */
   private isStale = false;
+  private unsettled = new Set<string>();
+  private timer?: ReturnType<typeof setTimeout>;
   /** Ages are counted back from here, so that all pages are of one list. */
   readonly now = Date.now();
 
@@ -165,8 +170,26 @@ class Rows {
   /** Worlds changed: those that the server names are read one by one, in a table of many pages. */
   async follow({ changed, worlds, more_worlds }: Changes) {
     if (!changed.includes('worlds') || this.next === undefined) return;
+    const named = worlds.map(({ world }) => world);
+    this.lookAgain(named);
     if (more_worlds || isOfQueues(this.filter) || (this.isComplete && this.items.length <= PAGE)) return this.refresh();
-    const read = worlds.map(({ world }) =>
+    await this.readEach(named);
+  }
+
+  /** A world that has just changed has work, and says what it waits for only when that is done: no event tells of it. */
+  private lookAgain(worlds: string[]) {
+    worlds.forEach((it) => this.unsettled.add(it));
+    this.timer ??= setTimeout(() => {
+      const busy = this.items.filter((it) => this.unsettled.has(it.world) && it.lease && !it.waits && it.state === 'live');
+      this.unsettled.clear();
+      this.timer = undefined;
+      void this.readEach(busy.map((it) => it.world));
+    }, SETTLED_MS);
+  }
+
+  private async readEach(worlds: string[]) {
+    if (worlds.length === 0) return;
+    const read = worlds.map((world) =>
       api.get<WorldDetails>('/v1/u/{universe}/worlds/{world}', { path: { universe: this.universe, world }, signal: this.abort.signal }).then(
         (found) => this.put(found),
         (error) => error.status === 404 && this.remove(world),
@@ -219,6 +242,7 @@ class Rows {
   }
 
   end() {
+    clearTimeout(this.timer);
     this.abort.abort();
   }
 }
