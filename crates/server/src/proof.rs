@@ -6,7 +6,8 @@ use mundi_runtime::{bundle, control::WorldProof};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A world whose whole history was replayed, from genesis and from its baseline, with the same result.
+/// A world whose whole history was replayed, from genesis and from its baseline, with the same result. Of a bundle, `unproven` names what the
+/// exporter says and no record proves.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ProofReport {
     pub world: String,
@@ -32,6 +33,9 @@ pub struct ProofReport {
     pub baseline: u64,
     /// How often its history branched.
     pub forks: u64,
+    /// Of a bundle: its parts that no record proves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unproven: Vec<String>,
 }
 
 impl ProofReport {
@@ -42,7 +46,8 @@ impl ProofReport {
 
     /// Of a bundle.
     pub fn of_bundle(world: WorldId, proof: &bundle::Proof) -> Self {
-        Self::new(world, &proof.from_genesis, proof.baseline, proof.snapshot_objects)
+        let unproven = proof.unproven.iter().map(|part| (*part).to_owned()).collect();
+        Self { unproven, ..Self::new(world, &proof.from_genesis, proof.baseline, proof.snapshot_objects) }
     }
 
     fn new(world: WorldId, proven: &Verified, baseline: Height, snapshot_objects: u64) -> Self {
@@ -61,6 +66,7 @@ impl ProofReport {
             snapshot_objects,
             baseline: baseline.get(),
             forks: counted.forks,
+            unproven: Vec::new(),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Forged bundles: a good one is changed in a field that the forger chooses, and every checksum is computed again.
 //!
 //! A bundle's checksums protect against damage. A forger computes them again, so the protection against forgers is that
-//! verification proves each field from the records, or that the field means nothing. That is what [`check`] holds: a forged bundle
-//! is refused; or its records are others, and it does not claim to be the same history; or nothing about it is.
+//! verification proves each field from the records, or that the field means nothing, or that it is reported as not proven. That is what [`check`]
+//! holds: a forged bundle is refused; or its records are others, and it does not claim to be the same history; or nothing about it is, beside what
+//! the proof names as unproven.
 //!
 //! The forger knows the format on its own, as a stranger's program would.
 
@@ -10,7 +11,8 @@ use bytes::Bytes;
 use mundi_engine::Memory;
 use mundi_kernel::Registry;
 use mundi_model::{
-    Hash, UniverseId, Value, WorkerId, WorldId, cbor,
+    Hash, LabelChange, Labels, UniverseId, Value, WorkerId, WorldId, WorldName, cbor,
+    child::Lane,
     record::{EffectPolicy, Record},
 };
 use mundi_runtime::{
@@ -25,9 +27,10 @@ use mundi_runtime::{
 use mundi_store::{
     blobs::{Cas, CasConfig, NO_REFS},
     objects,
-    protocol::{AcquireLease, CreateUniverse, enqueue},
+    protocol::{AcquireLease, CarriedChildren, CreateUniverse, enqueue},
     segments::SegmentStore,
     testing::{CountingEntropy, world_id},
+    values::ChildBudget,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -46,6 +49,7 @@ const OBJECTS: u8 = 2;
 const SNAPSHOTS: u8 = 5;
 const RECORDS: u8 = 6;
 const END: u8 = 7;
+const CHILDREN: u8 = 8;
 
 type ForgeryPlane = Services<Memory, Cas<Memory>, SegmentStore<Memory>>;
 
@@ -80,7 +84,9 @@ async fn grow(plane: &ForgeryPlane) -> Result<Vec<u8>, RuntimeError> {
     plane.blobs.put(UNIVERSE, Bytes::from(register(&mut Registry::new())), NO_REFS).await?;
     let manifest = plane.blobs.put(UNIVERSE, Bytes::from(manifest().to_bytes()), NO_REFS).await?;
     register_trusted(plane, UNIVERSE, &[manifest]).await?;
-    let (parent, child) = (world_id(1), world_id(2));
+    #[expect(clippy::expect_used, reason = "it is a word")]
+    let name: WorldName = "genuine".parse().expect("a name");
+    let (parent, child) = (world_id(1), name.world(UNIVERSE));
     create(plane, NewWorld { universe: UNIVERSE, world: parent, manifest, inbox: None, now_ns: 1_000 }).await?;
     let cells: Vec<String> = (0..90).map(|n| format!("put cell/{n} {}", "v".repeat(n))).collect();
     let mut host = live(plane, parent, &[&cells.join("\n"), "emit asked"]).await?;
@@ -88,6 +94,9 @@ async fn grow(plane: &ForgeryPlane) -> Result<Vec<u8>, RuntimeError> {
     tell(plane, &mut host, &["fill large 3000\nreply done"]).await?;
     let ops = Ops::new(plane.clone(), UNIVERSE, Calls::default());
     ops.world_fork(parent, child, ForkAt::Height(host.head()), EffectPolicy::Live, 5).await?;
+    ops.name_world(name).await?;
+    let labels = Labels::new([("tier".to_owned(), "free".to_owned())]).unwrap_or_default();
+    ops.label_world(child, LabelChange { set: labels, ..LabelChange::default() }).await?;
     let mut host = live(plane, child, &["timer later 99000000000\nadd n"]).await?;
     host.snapshot().await?;
     tell(plane, &mut host, &["put cell/7 other\nemit again", "add n"]).await?;
@@ -204,6 +213,7 @@ pub fn forge(choices: &[u8]) -> Vec<u8> {
                 let other = choices.below(frames.len());
                 frames.swap(at, other);
             }
+            6 if choices.below(4) == 0 => add_children(&mut frames, &mut choices),
             6 => add_object(&mut frames, &mut choices, &hashes),
             _ if frames[at].kind == RECORDS => forge_record(&mut frames, at, &mut choices, &hashes),
             _ => {
@@ -270,6 +280,12 @@ fn change(value: &mut Value, choices: &mut Choices<'_>, hashes: &[Vec<u8>]) {
             let at = choices.below(bytes.len());
             bytes[at] ^= 1 << choices.below(8);
         }
+        Value::Map(entries) if !entries.is_empty() => {
+            let at = choices.below(entries.len());
+            if let Some(value) = entries.values_mut().nth(at) {
+                change(value, choices, hashes);
+            }
+        }
         Value::Text(text) => text.push('x'),
         Value::Bool(is) => *is = !*is,
         Value::Null => *value = Value::Integer((choices.below(300) as u64).into()),
@@ -330,6 +346,25 @@ fn add_object(frames: &mut [Frame], choices: &mut Choices<'_>, hashes: &[Vec<u8>
     recount(frame);
 }
 
+/// Children that the world never had: counters, and budgets of three lanes.
+fn add_children(frames: &mut Vec<Frame>, choices: &mut Choices<'_>) {
+    let number = |n: usize| Value::Integer((n as u64).into());
+    if let Some(header) = frames.iter_mut().find(|frame| frame.kind == HEADER)
+        && let Ok(Value::Array(mut fields)) = cbor::decode(&header.raw)
+    {
+        fields[0] = number(2);
+        header.raw = cbor::encode(&Value::Array(fields));
+    }
+    let carried = CarriedChildren {
+        next_queue_seq: choices.below(9) as u64,
+        next_dispatch_seq: choices.below(9) as u64 + 1,
+        budgets: vec![ChildBudget { total: choices.below(300) as u64, ..ChildBudget::default() }; Lane::ALL.len()],
+        ended: Vec::new(),
+    };
+    let at = frames.len().saturating_sub(1);
+    frames.insert(at, Frame { kind: CHILDREN, first: 0, count: 1, raw: cbor::encode(&carried) });
+}
+
 /// A list says in its frame's head how long it is.
 fn recount(frame: &mut Frame) {
     if [OBJECTS, SNAPSHOTS, RECORDS].contains(&frame.kind)
@@ -359,6 +394,7 @@ struct Meaning {
     objects: BTreeMap<Hash, Object>,
     notes: Vec<Value>,
     records: Vec<Vec<u8>>,
+    children: Option<Value>,
 }
 
 impl Meaning {
@@ -369,6 +405,7 @@ impl Meaning {
                 (HEADER, Ok(Value::Array(fields))) => meaning.header = fields,
                 (SNAPSHOTS, Ok(Value::Array(notes))) => meaning.notes = notes,
                 (RECORDS, Ok(_)) => meaning.records.extend(sealed(frame).unwrap_or_default()),
+                (CHILDREN, Ok(children)) => meaning.children = Some(children),
                 (OBJECTS, Ok(Value::Array(objects))) => meaning.objects.extend(objects.iter().filter_map(object)),
                 _ => {}
             }
@@ -394,6 +431,8 @@ pub enum Verdict {
     Refused,
     /// It is believed, and nothing that it says differs from the good one in a way that anyone could notice later.
     SameMeaning,
+    /// The same, but for parts that the proof says are not proven.
+    Unproven,
     /// It is believed to be another history: its records have another hash, and it says so.
     OtherHistory,
 }
@@ -414,8 +453,19 @@ pub fn check(file: &[u8]) -> Verdict {
         return Verdict::OtherHistory;
     }
     assert_eq!(found.records, good.records, "the same chain, and other records");
-    let named = |header: &[Value]| header.get(..6).map(<[Value]>::to_vec);
-    assert_eq!(named(&found.header), named(&good.header), "a forged header is believed");
+    let proven = |header: &[Value]| header.get(1..6).map(<[Value]>::to_vec);
+    assert_eq!(proven(&found.header), proven(&good.header), "a forged header is believed");
+    let field = |meaning: &Meaning, at: usize| meaning.header.get(at).cloned().unwrap_or(Value::Null);
+    let is_forged = [
+        ("name", field(&found, 7) != field(&good, 7)),
+        ("labels", field(&found, 8) != field(&good, 8)),
+        ("children", found.children != good.children || field(&found, 0) != field(&good, 0)),
+    ];
+    let mut verdict = Verdict::SameMeaning;
+    for (part, _) in is_forged.into_iter().filter(|(_, is_forged)| *is_forged) {
+        assert!(proof.unproven.contains(&part), "a forged {part} is believed");
+        verdict = Verdict::Unproven;
+    }
     // Which of its snapshots it names is its exporter's choice; what it says of each is not.
     let foreign = found.notes.iter().chain(found.header.get(6)).find(|note| !good.notes.contains(note));
     assert_eq!(foreign, None, "a forged note is believed");
@@ -426,5 +476,5 @@ pub fn check(file: &[u8]) -> Verdict {
     }
     let lost = good.objects.keys().find(|hash| !found.objects.contains_key(hash));
     assert_eq!(lost, None, "an object is missing, and nobody noticed");
-    Verdict::SameMeaning
+    verdict
 }

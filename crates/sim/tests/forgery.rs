@@ -1,4 +1,4 @@
-//! Bundles forged with valid checksums: every forged field is refused or means nothing. The fuzzer continues from here
+//! Bundles forged with valid checksums: every forged field is refused, means nothing, or is reported as unproven. The fuzzer continues from here
 //! (`fuzz/fuzz_targets/bundle.rs`).
 
 use mundi_sim::forgery::{GOOD, Verdict, check, forge};
@@ -25,5 +25,6 @@ fn a_forged_bundle_is_refused_or_means_the_same_or_says_that_it_is_another_histo
         verdict.into_iter().for_each(|verdict| *verdicts.entry(verdict).or_default() += 1);
     }
     eprintln!("{verdicts:?}");
+    assert!(verdicts.contains_key(&Verdict::Unproven), "no name, no label and no child was forged: {verdicts:?}");
     assert!(verdicts.get(&Verdict::Refused).is_some_and(|refused| *refused > forgeries / 2), "{verdicts:?}");
 }

@@ -5,7 +5,10 @@ use super::{
     format::{Ancestor, End, FORMAT, FORMAT_CHILDREN, Header, Kind, Large, Packed, Sealed},
     frames::{Frame, FrameReader, Mark},
 };
-use mundi_kernel::{LoadError, Objects};
+use mundi_kernel::{
+    LoadError, Objects,
+    manifest::{Manifest, ManifestError},
+};
 use mundi_model::{
     Hash, Hasher, Height, cbor, limits,
     record::{Body, Record, SnapshotNote},
@@ -128,6 +131,12 @@ impl<R: Read + Seek> Bundle<R> {
     /// The children that travel with the world.
     pub fn children(&self) -> Option<&CarriedChildren> {
         self.children.as_ref()
+    }
+
+    /// The programs of all heights.
+    pub fn programs(&self) -> Result<BTreeSet<Hash>, ManifestError> {
+        let program = |(_, manifest): &(Height, Hash)| Ok(Manifest::from_bytes(&self.load(manifest)?)?.program);
+        self.manifests.iter().map(program).collect()
     }
 
     pub(super) fn manifests(&self) -> &[(Height, Hash)] {

@@ -13,6 +13,10 @@ use std::{
     sync::Arc,
 };
 
+/// The parts of a bundle that no record proves: labels and name change when a command is accepted, and children are counted beside the journal. They are
+/// what the exporter says. An import takes them over.
+const UNPROVEN: &[&str] = &["name", "labels", "children"];
+
 /// The proof of a world.
 #[derive(Debug, Clone)]
 pub struct Proof {
@@ -21,6 +25,8 @@ pub struct Proof {
     pub baseline: Height,
     /// Objects that its snapshots need, each seen.
     pub snapshot_objects: u64,
+    /// Parts of the bundle that are not proven.
+    pub unproven: &'static [&'static str],
 }
 
 /// The hashes that were found. Nodes are kept apart: a value may have the bytes of one.
@@ -31,7 +37,7 @@ struct Whole {
 }
 
 impl<R: Read + Seek> Bundle<R> {
-    /// Proves chain, digests, receipts, snapshots and roots. Needs the programs of all heights, and nothing else.
+    /// Proves chain, digests, receipts, snapshots and roots, and says what is not proven. Needs the programs of all heights, and nothing else.
     pub fn verify(&self, registry: &Arc<Registry>) -> Result<Proof, BundleError> {
         let mut whole = Whole::default();
         let baseline = &self.header().baseline;
@@ -72,7 +78,7 @@ impl<R: Read + Seek> Bundle<R> {
             return Err(BundleError::Unreferred { hash });
         }
         let snapshot_objects = (whole.nodes.len() + whole.others.len()) as u64;
-        Ok(Proof { from_genesis, baseline: baseline.height, snapshot_objects })
+        Ok(Proof { from_genesis, baseline: baseline.height, snapshot_objects, unproven: UNPROVEN })
     }
 
     /// Every object that a snapshot needs is here, its roots and the whole tree of its cells, and each says what it refers to: what
