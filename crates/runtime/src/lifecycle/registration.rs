@@ -70,8 +70,8 @@ pub async fn register_manifest<P: Plane>(plane: &P, universe: UniverseId, manife
     Ok(())
 }
 
-/// Registers manifests and programs that belong to this process or were in use before anything was registered: the process that put
-/// them there had the right to.
+/// Registers manifests and programs that belong to this process, were in use before anything was registered, or arrived with a world that was
+/// imported: the process or the administrator that put them there had the right to.
 pub async fn register_trusted<P: Plane>(
     plane: &P,
     universe: UniverseId,

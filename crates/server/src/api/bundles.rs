@@ -5,7 +5,7 @@ use super::{
     extract::{self, ADMIN, Params, Pieces, READ, UniverseScope, WorldScope, address_of},
 };
 use crate::{
-    node::{Growth, Universe, spool},
+    node::{Growth, Tenant, Universe, spool},
     proof::ProofReport,
     quotas::{Amounts, Quota},
 };
@@ -23,6 +23,7 @@ use mundi_runtime::{
     Plane, RuntimeError,
     bundle::{self, Bundle, FrameSink, ImportRequest},
 };
+use mundi_store::values::KeptKind;
 use serde::{Deserialize, Serialize};
 use std::{fs::File, io::Write};
 use tokio::sync::mpsc;
@@ -49,11 +50,12 @@ impl FrameSink for Outgoing {
 pub(super) async fn export(WorldScope { api, universe, world, tenant }: WorldScope<READ>) -> Result<Response, Problem> {
     let held = api.node.begin(&universe, tenant, Quota::Streams)?;
     let (sender, mut frames) = mpsc::channel(FRAMES_AHEAD);
-    let (plane, id) = (universe.plane().clone(), universe.id());
+    let (plane, id, named) = (universe.plane().clone(), universe.id(), universe.clone());
     tokio::spawn(async move {
         let _held = held;
         if let Err(error) = bundle::export(&plane, id, world, Outgoing(sender.clone())).await {
-            tracing::warn!(%world, %error, "an export ended early");
+            let name = named.names_of_worlds([world].into()).await.ok().and_then(|mut names| names.remove(&world));
+            tracing::warn!(%world, name, %error, "an export ended early");
             drop(sender.send(Err(error)).await);
         }
     });
@@ -112,17 +114,16 @@ pub(super) async fn import(
     let address = params.world.as_deref().map(address_of).transpose()?;
     let bytes = extract::content_length(&request);
     let mut growth = api.node.grow(&universe, tenant, Amounts { bytes, ..Amounts::WORLD }).await?;
-    let imported = prove_and_import(&api, &universe, request, address, policy, &mut growth).await;
+    let imported = prove_and_import(&api, (&universe, tenant), request, (address, policy), &mut growth).await;
     growth.give_back(&universe).await; // unless it was kept
     Ok((StatusCode::CREATED, Json(imported?)).into_response())
 }
 
 async fn prove_and_import(
     api: &Api,
-    universe: &Universe,
+    (universe, tenant): (&Universe, Tenant),
     request: Request,
-    address: Option<WorldAddress>,
-    policy: EffectPolicy,
+    (address, policy): (Option<WorldAddress>, EffectPolicy),
     growth: &mut Growth,
 ) -> Result<ImportedWorld, Problem> {
     let file = receive(api, request).await?;
@@ -136,7 +137,22 @@ async fn prove_and_import(
     });
     let (bundle, proof) = proving.await.map_err(|error| Problem::new(Code::EngineFailed, error.to_string()))??;
     let request = ImportRequest { universe: universe.id(), world: address, policy, now_ns: universe.plane().now_ns() };
-    let imported = bundle::import(universe.plane(), &bundle, proof, request).await?;
+    let mut programs = Vec::new();
+    for program in bundle.programs().map_err(RuntimeError::from)? {
+        if !universe.ops().is_program_registered(program).await? {
+            programs.push(program);
+        }
+    }
+    let more = Amounts { programs: programs.len() as u64, ..Amounts::default() };
+    let registered =
+        if programs.is_empty() { Growth::default() } else { api.node.grow(universe, tenant, more).await? };
+    let imported = bundle::import(universe.plane(), &bundle, proof, request).await;
+    registered.settle(universe, imported.is_ok()).await;
+    let imported = imported?;
+    // Counted and listed as programs that were uploaded.
+    for program in programs {
+        universe.keep(program, KeptKind::Program).await?;
+    }
     std::mem::take(growth).keep_bytes(universe, bytes).await;
     Ok(ImportedWorld {
         world: imported.world.to_string(),

@@ -17,7 +17,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use mundi_model::{
-    CallId, Code, Hash, WorldId, limits,
+    CallId, Code, Coded, Hash, WorldId, limits,
     record::{InboxItem, Input, Origin, Payload, ReplyOutcome},
 };
 use mundi_runtime::{
@@ -182,17 +182,17 @@ fn traceparent(text: Option<&str>) -> Option<String> {
     responses((status = 202, body = Sent)),
 )]
 pub(super) async fn send(
-    Ingress { of: WorldScope { api, universe, world, .. }, .. }: Ingress<false>,
+    Ingress { of: WorldScope { api, universe, world, tenant }, .. }: Ingress<false>,
     Name(event): Name,
     Params(params): Params<SendParams>,
     given: EventBody,
 ) -> Result<Response, Problem> {
-    make_send(&api, &universe, world, event, params, given).await
+    make_send(&api, (&universe, tenant), world, event, params, given).await
 }
 
 pub(super) async fn make_send(
     api: &Api,
-    universe: &Universe,
+    (universe, tenant): (&Universe, Tenant),
     world: WorldId,
     event: String,
     params: SendParams,
@@ -205,25 +205,30 @@ pub(super) async fn make_send(
     if let Some(meant) = headers.get(FORWARDED_TO) {
         check_meant(api, universe, world, meant)?;
     }
-    let taken = in_time(CALL_TIMEOUT, take(universe, world, incoming, delay, &headers)).await?;
+    // Given back if it was not made in time, or by another process, which makes the room itself.
+    let growth = api.node.grow_payloads(universe, tenant, [incoming.value.len()].into_iter()).await?;
+    let taken = in_time(CALL_TIMEOUT, take(universe, world, incoming, delay, &headers)).await;
+    growth.settle(universe, matches!(taken, Ok((_, true)))).await;
+    let (taken, _) = taken?;
     Ok(naming_holder(universe, world, &headers, taken).await)
 }
 
+/// The answer, and whether this process took it.
 async fn take(
     universe: &Universe,
     world: WorldId,
     incoming: Incoming,
     delay: Option<Duration>,
     headers: &HeaderMap,
-) -> Result<Response, Problem> {
+) -> Result<(Response, bool), Problem> {
     let plane = universe.plane();
     let (item, idempotency_key) = incoming.into_item(plane.now_ns(), false);
     let event_hash = item.input.event_hash();
     let Some(delay) = delay else {
         let send = universe.send_event(world, (item, idempotency_key.as_deref()), headers, true);
         return match Box::pin(send).await? {
-            SendAnswer::Enqueued(enqueued) => Ok(accepted(&Sent::new(enqueued, event_hash))),
-            SendAnswer::Forwarded(answered) => Ok(forwarded(answered)),
+            SendAnswer::Enqueued(enqueued) => Ok((accepted(&Sent::new(enqueued, event_hash)), true)),
+            SendAnswer::Forwarded(answered) => Ok((forwarded(answered), false)),
         };
     };
     if let Input::Event { schema, value: Payload::Inline(value), .. } = &item.input {
@@ -232,7 +237,7 @@ async fn take(
     let due_ns = plane.now_ns().saturating_add(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX));
     let delayed = Delayed { world, item, idempotency_key };
     Box::pin(delayed.send(plane, universe.id(), due_ns, universe.ops().dedupe_window_ns())).await?;
-    Ok(accepted(&Sent { seq: None, before: false, event_hash }))
+    Ok((accepted(&Sent { seq: None, before: false, event_hash }), true))
 }
 
 fn accepted(sent: &Sent) -> Response {
@@ -271,8 +276,17 @@ pub(super) async fn make_call(
     if let Some(meant) = headers.get(FORWARDED_TO) {
         check_meant(api, universe, world, meant)?;
     }
+    let growth = api.node.grow_payloads(universe, tenant, [incoming.value.len()].into_iter()).await?;
     let (item, key) = incoming.into_item(universe.plane().now_ns(), true);
-    let answered = match universe.answer_call(world, (item, key.as_deref()), &headers, timeout, true).await {
+    let answered = universe.answer_call(world, (item, key.as_deref()), &headers, timeout, true).await;
+    // Another process that takes the call makes the room itself. A call without a reply may have been taken.
+    let is_stored = match &answered {
+        Ok(CallAnswer::Replied { .. }) => true,
+        Ok(CallAnswer::Forwarded(_)) => false,
+        Err(error) => error.code() == Code::CallTimeout,
+    };
+    growth.settle(universe, is_stored).await;
+    let answered = match answered {
         Ok(CallAnswer::Replied { call, outcome }) => {
             in_time(timeout, answer(universe, call, outcome, &headers)).await?
         }
@@ -415,6 +429,7 @@ pub(super) async fn batch(
     api.node.note_events(&universe, tenant, (count as u64).saturating_sub(1));
     incoming.iter().try_for_each(Incoming::check)?;
     universe.ops().check_events(world, incoming.iter().map(Incoming::checked)).await?;
+    let growth = api.node.grow_payloads(&universe, tenant, incoming.iter().map(|event| event.value.len())).await?;
     let now_ns = universe.plane().now_ns();
     let item = |incoming: Incoming| {
         let (item, key) = incoming.into_item(now_ns, false);
@@ -422,7 +437,9 @@ pub(super) async fn batch(
     };
     let items: Vec<_> = incoming.into_iter().map(item).collect();
     let hashes: Vec<_> = items.iter().map(|new| new.item.input.event_hash()).collect();
-    let placed = universe.ops().enqueue_batch(world, items).await?.into_iter().zip(hashes);
+    let placed = universe.ops().enqueue_batch(world, items).await;
+    growth.settle(&universe, placed.is_ok()).await;
+    let placed = placed?.into_iter().zip(hashes);
     let sent: Vec<Sent> = placed.map(|(enqueued, hash)| Sent::new(enqueued, hash)).collect();
     Ok((StatusCode::ACCEPTED, Json(sent)).into_response())
 }

@@ -207,7 +207,7 @@ async fn answer(
     let given = EventBody::of(headers, Some(client), body, &api).await?;
     let answered = match verb {
         Verb::Call => events::make_call(&api, (&universe, tenant), world, event, &wait, given).await,
-        Verb::Send => events::make_send(&api, &universe, world, event, SendParams::default(), given).await,
+        Verb::Send => events::make_send(&api, (&universe, tenant), world, event, SendParams::default(), given).await,
     };
     answered.map_err(|problem| problem.naming(name, world))
 }

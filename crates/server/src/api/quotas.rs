@@ -90,9 +90,20 @@ pub(super) async fn set_of_token(
 ) -> Result<StatusCode, Problem> {
     let missing = || Problem::new(Code::TokenNotFound, format!("no token has the id `{name}`"));
     let id = tokens::id(&name).ok_or_else(missing)?;
+    check_of_token(&limits)?;
     match api.node.plane().run(&SetTokenQuotas { id, quotas: set_of(limits) }).await?.output {
         true => Ok(StatusCode::NO_CONTENT),
         false => Err(missing()),
+    }
+}
+
+/// A quota that a token cannot have would be kept and never looked at.
+pub(super) fn check_of_token(limits: &QuotaLimits) -> Result<(), Problem> {
+    match limits.only_of_universes() {
+        Some(quota) => {
+            Err(Problem::invalid(format!("`{}` is a quota of universes: a token cannot have it", quota.as_str())))
+        }
+        None => Ok(()),
     }
 }
 

@@ -106,6 +106,7 @@ pub(super) async fn query(
         })?;
     }
     let _held = api.node.begin(&universe, tenant, Quota::Calls)?; // it runs the program as a call does
+    api.node.admit_query(&universe)?;
     let answer = universe.ops().world_query(world, &name, &cbor, params.at.map(Height::new)).await?;
     if super::extract::text_header(&headers, "accept") == Some("application/cbor") {
         return Ok(([(header::CONTENT_TYPE, "application/cbor")], answer).into_response());
@@ -181,6 +182,8 @@ pub(super) struct DiffParams {
     /// The other world; the same one if nothing is said.
     with: Option<String>,
     with_at: Option<u64>,
+    /// Only cells after this key: the last one of the page before. A page with fewer cells than `limit` is the last.
+    after: Option<String>,
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
 }
@@ -204,7 +207,7 @@ impl From<CellDifference> for Difference {
     }
 }
 
-/// The first cells that differ between two worlds, or two heights of one, in key order.
+/// The first cells that differ between two worlds, or two heights of one, in key order; with `after`, those behind a key.
 #[utoipa::path(
     get, path = "/v1/u/{universe}/worlds/{world}/diff", tag = "state", params(DiffParams),
     responses((status = 200, body = Vec<Difference>)),
@@ -216,6 +219,6 @@ pub(super) async fn diff(
     let other = wanted_world(&universe, params.with.as_deref()).await?.unwrap_or(world);
     let left = At { world, height: params.at.map(Height::new) };
     let right = At { world: other, height: params.with_at.map(Height::new) };
-    let found = universe.ops().world_diff(left, right, limit(params.limit)?).await?;
+    let found = universe.ops().world_diff(left, right, params.after.as_deref(), limit(params.limit)?).await?;
     Ok(Json(found.into_iter().map(Difference::from).collect()))
 }

@@ -8,8 +8,9 @@ use super::{
     extract::{JsonBody, UniverseScope, WORK, claim_ttl, duration},
     json,
     moment::Moment,
+    naming::{names_world, with_names},
 };
-use crate::node::Universe;
+use crate::node::{Growth, Universe};
 use axum::{Json, http::StatusCode};
 use futures_util::{FutureExt, future::select_all};
 use minicbor::{Decode, Encode};
@@ -63,6 +64,7 @@ pub(super) struct Task {
     /// The id of its universe: stands in what is signed.
     universe: String,
     world: String,
+    world_name: Option<String>,
     kind: String,
     params: serde_json::Value,
     /// The manifest asks for a signed receipt.
@@ -80,6 +82,8 @@ pub(super) struct Task {
     #[serde(skip_serializing_if = "Option::is_none")]
     lease_epoch: Option<u64>,
 }
+
+names_world!(Task);
 
 /// A claim as it travels: what the store needs to check it.
 #[derive(Debug, Encode, Decode)]
@@ -208,6 +212,7 @@ async fn tasks(universe: &Universe, claimed: Vec<(ClaimedEffect, EffectGrant)>) 
             intent: item.intent.to_string(),
             universe: universe.id().to_string(),
             world: item.world.to_string(),
+            world_name: None,
             kind: item.kind,
             params,
             signed,
@@ -220,7 +225,7 @@ async fn tasks(universe: &Universe, claimed: Vec<(ClaimedEffect, EffectGrant)>) 
             lease_epoch: item.lease.as_ref().map(|lease| lease.lease_epoch),
         });
     }
-    Ok(tasks)
+    with_names(universe, tasks).await
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -316,13 +321,14 @@ fn adapter(name: Option<String>) -> Result<String, Problem> {
     responses((status = 204, description = "The receipt is in the inbox, or nobody waits for it any more")),
 )]
 pub(super) async fn complete(
-    UniverseScope { api, universe, .. }: UniverseScope<WORK>,
+    UniverseScope { api, universe, tenant }: UniverseScope<WORK>,
     JsonBody(form): JsonBody<CompleteForm>,
 ) -> Result<StatusCode, Problem> {
     let (claim, adapter) = (Ticket::claim(&form.claim, universe.id())?, adapter(form.adapter)?);
     let signature = signature(form.signature.as_deref())?;
     let plane = universe.plane();
     let mut payload = Payload::Inline(cbor::encode(&json::given(form.result)?));
+    let mut growth = Growth::default();
     if let Payload::Inline(bytes) = &payload
         && bytes.len() > limits::PAYLOAD_INLINE_BYTES_MAX
     {
@@ -330,12 +336,15 @@ pub(super) async fn complete(
         if bytes.len() > limits::PAYLOAD_BYTES_MAX {
             return Err(Problem::new(Code::EffectAnswerTooLarge, format!("the result has {len} bytes")));
         }
+        growth = api.node.grow_payloads(&universe, tenant, [bytes.len()].into_iter()).await?;
         payload = Payload::Blob(Blobs::put(&plane.blobs, universe.id(), bytes.clone().into(), &[]).await?, len);
     }
     let said = (ReceiptStatus::Ok, payload_hash(&payload));
     check_signature(&api, &universe, &claim, (&adapter, signature.as_deref()), said).await?;
     let answer = Answer { signature, ..Answer::new(ReceiptStatus::Ok, payload, adapter) };
-    universe.ops().complete_effect(claim, answer).await?;
+    let completed = universe.ops().complete_effect(claim, answer).await;
+    growth.settle(&universe, completed.is_ok()).await;
+    completed?;
     universe.quotas().claim_over(claim.intent);
     Ok(StatusCode::NO_CONTENT)
 }

@@ -5,6 +5,7 @@ use super::{
     access::{NewToken, names_of, verbs_of},
     extract::{ADMIN, AllUniverses, JsonBody, Name},
     moment::Moment,
+    quotas::check_of_token,
 };
 use crate::{quotas::QuotaLimits, serve::Connection};
 use axum::{
@@ -78,6 +79,7 @@ pub(super) async fn create(
     if verbs == 0 || new.label.len() > limits::NAME_BYTES_MAX {
         return Err(Problem::invalid("`can` is empty, or the label too long"));
     }
+    check_of_token(&new.quotas)?;
     let unknown = |name: &str| Problem::new(Code::UniverseNotFound, format!("there is no universe `{name}`"));
     let find = |name: String| api.node.universe(&name).map(|found| found.id()).ok_or_else(|| unknown(&name));
     let universe = new.universe.map(find).transpose()?;

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct EffectsSection {
-    /// Effects of each kind that this process carries out at a time.
+    /// Effects of each kind that this process carries out at a time for one universe.
     pub calls_max: usize,
     /// Effects of all kinds and universes together that this process carries out at a time.
     pub attempts_at_a_time_max: usize,
@@ -68,7 +68,7 @@ impl EffectsSection {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct KindSection {
-    /// Effects of this kind that this process carries out at a time, in place of `effects.calls_max`.
+    /// Effects of this kind that this process carries out at a time for one universe, in place of `effects.calls_max`.
     pub calls_max: Option<usize>,
     /// Effects of this kind that all workers of a universe carry out at a time; set the same in every process.
     pub universe_calls_max: Option<usize>,

@@ -80,6 +80,7 @@ impl Config {
         self.worlds.check()?;
         self.shell.check()?;
         self.effects.check()?;
+        self.quotas.check()?;
         self.programs.check()?;
         self.objects.check(&self.engine)?;
         self.sweep.check()?;

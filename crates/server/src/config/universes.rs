@@ -1,5 +1,6 @@
 //! The sections `[universes.NAME]` and `[quotas]`: rules and quotas of tenants.
 
+use super::ConfigError;
 use crate::{
     node::UniverseRules,
     quotas::{QuotaDefaults, QuotaLimits},
@@ -50,6 +51,16 @@ pub struct QuotasSection {
 }
 
 impl QuotasSection {
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        match self.per_token.only_of_universes() {
+            Some(quota) => Err(ConfigError::new(
+                format!("quotas.per_token.{}", quota.as_str()),
+                "it is a quota of universes: a token cannot have it",
+            )),
+            None => Ok(()),
+        }
+    }
+
     pub(super) fn defaults(&self) -> QuotaDefaults {
         QuotaDefaults { per_universe: self.per_universe.into(), per_token: self.per_token.into() }
     }

@@ -9,7 +9,7 @@ use crate::{
 };
 use futures_util::future::BoxFuture;
 use mundi_adapters::room::Room;
-use mundi_model::{Coded, Hash, UniverseId};
+use mundi_model::{Coded, Hash, UniverseId, limits};
 use mundi_runtime::effects::failed;
 use mundi_store::{
     protocol::{Failure, Repeat},
@@ -97,6 +97,26 @@ impl Node {
         Ok(Growth { reservation, charge })
     }
 
+    /// Room for payloads that are stored as objects because they are large.
+    pub(crate) async fn grow_payloads(
+        &self,
+        universe: &Universe,
+        tenant: Tenant,
+        payloads: impl Iterator<Item = usize>,
+    ) -> Result<Growth, Problem> {
+        let large = payloads.filter(|bytes| *bytes > limits::PAYLOAD_INLINE_BYTES_MAX);
+        let more = large.fold(Amounts::default(), |sum, bytes| sum.plus(Amounts::blob(bytes as u64)));
+        match more == Amounts::default() {
+            true => Ok(Growth::default()),
+            false => Box::pin(self.grow(universe, tenant, more)).await,
+        }
+    }
+
+    /// Whether a query may use fuel now.
+    pub(crate) fn admit_query(&self, universe: &Universe) -> Result<(), QuotaExceeded> {
+        universe.quotas().fuel().map_err(|exceeded| self.refused(exceeded))
+    }
+
     /// Charges the token with what is brought in with it, if that is limited.
     async fn charge(&self, universe: &Universe, tenant: Tenant, more: Amounts) -> Result<Option<TokenCharge>, Problem> {
         let Some((token, limits)) = tenant.token.filter(|_| more != Amounts::default()) else { return Ok(None) };
@@ -148,6 +168,15 @@ impl Growth {
     pub(crate) fn keep(self) {
         if let Some(reservation) = self.reservation {
             reservation.keep();
+        }
+    }
+
+    /// Keeps it if it was made.
+    pub(crate) async fn settle(self, universe: &Universe, is_made: bool) {
+        if is_made {
+            self.keep();
+        } else {
+            self.give_back(universe).await;
         }
     }
 

@@ -49,7 +49,7 @@ impl Amounts {
         }
     }
 
-    fn plus(self, other: Self) -> Self {
+    pub(crate) fn plus(self, other: Self) -> Self {
         self.zip(other, u64::saturating_add)
     }
 

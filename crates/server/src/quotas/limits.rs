@@ -53,12 +53,21 @@ macro_rules! quotas {
     };
 }
 
+impl QuotaLimits {
+    /// The first of them that only a universe can have: steps and effects belong to no token.
+    pub(crate) fn only_of_universes(&self) -> Option<Quota> {
+        let quotas = Quotas::from(*self);
+        let of_universes = [Quota::FuelPerSecond, Quota::Effects, Quota::EffectsPerSecond];
+        of_universes.into_iter().find(|quota| quota.of(&quotas).is_some())
+    }
+}
+
 quotas! {
     Worlds, worlds_max, "Worlds that are not deleted; of a token, worlds that were made with it.";
     StoredBytes, stored_bytes_max, "Bytes of the content store (blobs, programs, manifests, snapshots, large payloads) and of segments, which are journal records that left the engine. Journal records and inboxes that the engine holds are not counted. Of a token, bytes that were stored with it.";
     EventsPerSecond, events_per_second_max, "Events that are sent or called with, a second, in one process.";
     Calls, calls_max, "Calls, queries and waits for a reply at a time, in one process.";
-    FuelPerSecond, fuel_per_second_max, "Fuel of components, a second, in one process: steps wait. Of universes only.";
+    FuelPerSecond, fuel_per_second_max, "Fuel of components, a second, in one process: steps wait, and queries are refused. Of universes only.";
     Effects, effects_max, "Effects at a time, in one process, of adapters and of claims of external workers together: more wait. Of universes only.";
     EffectsPerSecond, effects_per_second_max, "Effects that begin, a second, in one process: more wait. Of universes only.";
     Blobs, blobs_max, "Objects of the content store; of a token, blobs that were stored with it.";

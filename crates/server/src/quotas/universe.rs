@@ -246,6 +246,13 @@ impl UniverseQuotas {
         Some(SpentBudget { quota: Quota::EffectsPerSecond.as_str(), limit, wait })
     }
 
+    /// Whether a query may run. Unlike a step it has a client that can come again.
+    pub(crate) fn fuel(&self) -> Result<(), QuotaExceeded> {
+        let (Some(retry_after), Some(limit)) = (self.wait(), self.limits().fuel_per_second_max) else { return Ok(()) };
+        let (scope, quota, current) = (Scope::Universe, Quota::FuelPerSecond, self.fuel_level(limit, self.now_ns()));
+        Err(QuotaExceeded { scope, quota, limit, current, retry_after })
+    }
+
     fn fuel_level(&self, limit: u64, now_ns: u64) -> u64 {
         let mut fuel = self.fuel.lock();
         fuel.charge(self.fuel_used.load(Relaxed), limit, now_ns);
@@ -361,8 +368,11 @@ mod tests {
         quotas.fuel_meter().fetch_add(5_000, Relaxed);
         let wait = quotas.wait().unwrap();
         assert!((Duration::from_secs(4)..Duration::from_millis(4_010)).contains(&wait), "{wait:?}");
+        let refused = quotas.fuel().unwrap_err();
+        assert_eq!((refused.quota, refused.limit, refused.current), (Quota::FuelPerSecond, 1_000, 5_000));
+        assert_eq!(refused.retry_after, wait, "a query is refused for as long");
         now_ns.fetch_add(u64::try_from(wait.as_nanos()).unwrap(), Relaxed);
-        assert_eq!(quotas.wait(), None);
+        assert_eq!((quotas.wait(), quotas.fuel()), (None, Ok(())));
         quotas.set(Some(Quotas { fuel_per_second_max: Some(1), ..Quotas::default() }));
         quotas.fuel_meter().fetch_add(1, Relaxed);
         assert!(quotas.wait().is_some(), "what is set holds at once");
