@@ -9,13 +9,25 @@ use crate::{
 use std::{
     fs,
     net::SocketAddr,
-    os::unix::fs::PermissionsExt,
+    os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
 /// The checks. The page has a line for each.
-pub const CHECKS: [&str; 9] =
-    ["tls", "tokens", "quotas", "memory bound", "inbox bound", "private hosts", "secrets", "data folder", "limits"];
+pub const CHECKS: [&str; 12] = [
+    "tls",
+    "tokens",
+    "quotas",
+    "memory bound",
+    "inbox bound",
+    "private hosts",
+    "commands",
+    "model key",
+    "secrets",
+    "data folder",
+    "user",
+    "limits",
+];
 
 /// Looks at a configuration, and at the file that it was read from, if there was one.
 pub fn look(config: &Config, file: Option<&Path>) -> Vec<Sign> {
@@ -26,8 +38,11 @@ pub fn look(config: &Config, file: Option<&Path>) -> Vec<Sign> {
         memory_bound(config),
         inbox_bound(config),
         private_hosts(config),
+        commands(config),
+        model_key(config),
         secrets(config, file),
         data_folder(config),
+        user(config),
         limits(config),
     ];
     let one = |(check, found): (&'static str, Option<(String, &'static str)>)| match found {
@@ -68,14 +83,21 @@ fn tokens(config: &Config) -> Finding {
 
 fn quotas(config: &Config) -> Finding {
     let QuotasSection { per_universe, .. } = &config.quotas;
-    let is_none = |limits: &QuotaLimits| *limits == QuotaLimits::default();
-    let named_ones = |section: &UniverseSection| is_none(&section.quotas);
-    if !is_none(per_universe) || config.universes.values().any(|section| !named_ones(section)) {
+    if *per_universe != QuotaLimits::default() {
         return None;
     }
     open_address(config)?;
+    let has_quotas = |section: &UniverseSection| section.quotas != QuotaLimits::default();
+    let named: Vec<_> = config.universes.iter().filter(|(_, section)| has_quotas(section)).collect();
+    let found = match &named[..] {
+        [] => "no universe has quotas by the configuration".to_owned(),
+        named => {
+            let names = named.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
+            format!("no universe but {names} has quotas by the configuration")
+        }
+    };
     let advice = "set [quotas.per_universe] and [quotas.per_token], or `mundi universe quotas set` for each universe";
-    Some(("no universe has quotas by the configuration".to_owned(), advice))
+    Some((found, advice))
 }
 
 fn memory_bound(config: &Config) -> Finding {
@@ -97,6 +119,21 @@ fn private_hosts(config: &Config) -> Finding {
     let advice =
         "programs of every universe reach them: leave http.private_hosts_allowed empty where tenants bring programs";
     Some((format!("effects may reach {hosts}"), advice))
+}
+
+fn commands(config: &Config) -> Finding {
+    let names = config.process.commands.keys().cloned().collect::<Vec<_>>().join(", ");
+    let advice =
+        "programs of every universe run them, as the user of the server: list none where tenants bring programs";
+    (!names.is_empty()).then(|| (format!("programs may run {names}"), advice))
+}
+
+fn model_key(config: &Config) -> Finding {
+    config.llm.api_key.as_ref().filter(|_| config.llm.base_url.is_some())?;
+    open_address(config)?;
+    let advice =
+        "programs of every universe use it, at its owner's expense: bound it there, or set effects_per_second_max";
+    Some(("all universes share the key of [llm]".to_owned(), advice))
 }
 
 fn secrets(config: &Config, file: Option<&Path>) -> Finding {
@@ -122,6 +159,13 @@ fn data_folder(config: &Config) -> Finding {
         format!("{} is open to other users of this machine", folder.display()),
         "chmod 700: it holds all events and all state",
     ))
+}
+
+/// The server writes its folder as the user that it runs as; whoever asks here may be another one.
+fn user(config: &Config) -> Finding {
+    let owner = fs::metadata(&config.data.folder).ok()?.uid();
+    let advice = "run the server as a user of its own: commands of [process] and native programs have its rights";
+    (owner == 0).then(|| (format!("{} belongs to root", config.data.folder.display()), advice))
 }
 
 /// Bounds that are there and are so large that they bound nothing.
@@ -198,9 +242,16 @@ mod tests {
         assert_eq!(found("[api]\nhosts_allowed = [\"box.lan\"]\n"), ["tokens"]);
         assert_eq!(found("[api]\nhosts_allowed = [\"box.lan\"]\ntokens_required = true\n"), [""; 0]);
         assert_eq!(found(&format!("[api]\n{OPEN}{TLS}")), ["quotas"]);
+        let named = "[universes.shop.quotas]\nworlds_max = 10\n";
+        assert_eq!(found(&format!("[api]\n{OPEN}{TLS}{named}")), ["quotas"], "the others have none");
         assert_eq!(found("[api]\nmemory_bytes_max = 0\n"), ["memory bound"]);
         assert_eq!(found("[api]\ninbox_age_ms_max = 0\n"), ["inbox bound"]);
         assert_eq!(found("[http]\nprivate_hosts_allowed = [\"db.lan\"]\n"), ["private hosts"]);
+        let command = "[process.commands.thumbnail]\nprogram = \"/usr/bin/convert\"\nfolder = \"/tmp\"\n";
+        assert_eq!(found(command), ["commands"]);
+        let llm = "[llm]\nbase_url = \"https://api.example.com/v1\"\napi_key = \"secret\"\nmodel = \"small\"\n";
+        assert!(found(&format!("[api]\n{OPEN}{TLS}{QUOTAS}{llm}")).contains(&"model key"));
+        assert!(!found(llm).contains(&"model key"), "nobody else reaches it");
         let large = format!("[api]\n{OPEN}connections_per_address_max = 4096\n{TLS}{QUOTAS}");
         assert_eq!(found(&large), ["limits"]);
     }
@@ -212,9 +263,12 @@ mod tests {
         fs::create_dir(&data).unwrap();
         let config = load(&file, &format!("[data]\nfolder = {data:?}\n[llm]\napi_key = \"secret\"\n"));
         let chmod = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        // The tests may run as any user.
+        let is_root = user(&config).is_some();
+        assert_eq!(is_root, fs::metadata(&data).unwrap().uid() == 0);
         let looked = || {
-            let signs = look(&config, Some(&file));
-            signs.into_iter().filter(|sign| sign.verdict == Verdict::Look).map(|sign| sign.check).collect::<Vec<_>>()
+            let signs = look(&config, Some(&file)).into_iter().filter(|sign| sign.verdict == Verdict::Look);
+            signs.map(|sign| sign.check).filter(|check| *check != "user").collect::<Vec<_>>()
         };
         chmod(&file, 0o644);
         chmod(&data, 0o755);
@@ -263,7 +317,7 @@ mod tests {
     fn the_page_tells_every_limit_with_the_default_that_it_has() {
         let (page, config) = (page(), Value::try_from(Config::default()).unwrap());
         let mut expected = BTreeMap::new();
-        for section in ["api", "effects", "programs", "quotas"] {
+        for section in ["api", "effects", "process", "programs", "quotas"] {
             numbers(section, &config[section], &mut expected);
         }
         for key in ["node.runners", "node.worlds_max"] {
@@ -277,16 +331,26 @@ mod tests {
             expected.insert(key.to_owned(), half.clone());
         }
         let bounds = bounds![
+            AGENT_ANSWER_BYTES_MAX,
+            AGENT_CONVERSATION_BYTES_MAX,
+            AGENT_ROUNDS_MAX,
+            AGENT_TOOLS_MAX,
             BLOB_BYTES_MAX,
             BUNDLE_BYTES_MAX,
             BUNDLE_EXPANSION_MAX,
             CELL_VALUE_BYTES_MAX,
+            CHILD_CALLS_MAX,
+            CHILD_RESULT_BYTES_MAX,
+            CHILDREN_ACTIVE_MAX,
+            CHILDREN_ENDED_MAX,
             CLAIMS_MAX,
             COMPONENT_BYTES_MAX,
             COMPONENT_FUNCTION_BLOCKS_MAX,
             COMPONENT_FUNCTION_LOOPS_MAX,
+            COMPONENT_FUNCTIONS_MAX,
             COMPONENT_WEIGHT_MAX,
             COMPONENTS_QUEUED_BYTES_MAX,
+            COMPONENTS_QUEUED_MAX,
             COMPONENTS_QUEUED_OF_UNIVERSE_MAX,
             EFFECT_ATTEMPTS_MAX,
             EFFECT_BACKOFF_MS_MIN,
@@ -299,14 +363,25 @@ mod tests {
             MANIFEST_BYTES_MAX,
             OPEN_INTENTS_MAX,
             PAYLOAD_BYTES_MAX,
+            PAYLOAD_INLINE_BYTES_MAX,
+            QUERY_FAILURES_MAX,
             REPLAYS_AT_ONCE_MAX,
             REPLAYS_OF_UNIVERSE_MAX,
             REPLAYS_WAITING_OF_UNIVERSE_MAX,
+            SCHEMA_DEPTH_MAX,
             SCHEMA_EXPANSION_MAX,
+            SCHEMA_NODES_MAX,
+            SCHEMA_PATTERN_WEIGHT_MAX,
+            SCHEMA_PATTERNS_WEIGHT_MAX,
+            SCHEMA_WORK_IN_PLACE_MAX,
             SCHEMA_WORK_MAX,
             SQL_AT_ONCE_MAX,
+            SQL_BYTES_MAX,
             SQL_MEMORY_BYTES_MAX,
             SQL_OF_UNIVERSE_MAX,
+            SQL_ROWS_MAX,
+            SQL_STREAMED_BYTES_MAX,
+            SQL_STREAMED_ROWS_MAX,
             SQL_TIME_MS_MAX,
             SQL_WAITING_OF_UNIVERSE_MAX,
             STEP_BYTES_MAX,
