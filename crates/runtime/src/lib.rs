@@ -49,6 +49,7 @@ pub mod trace;
 pub mod watcher;
 pub mod worker;
 pub mod world;
+mod world_name;
 mod yielding;
 
 pub use delivery::{Delivery, LocalWorlds, Wake};

@@ -19,15 +19,27 @@ pub struct Difference {
 pub struct Diff<'a> {
     left: Walk<'a>,
     right: Walk<'a>,
+    after: Option<Vec<u8>>,
 }
 
 impl<'a> Diff<'a> {
     pub(super) fn new(left: Walk<'a>, right: Walk<'a>) -> Self {
-        Self { left, right }
+        Self { left, right, after: None }
+    }
+
+    /// Only those after a key. Subtrees before it are not opened.
+    #[must_use]
+    pub fn after(self, key: Option<&str>) -> Self {
+        Self { after: key.map(|key| key.as_bytes().to_vec()), ..self }
     }
 
     fn step(&mut self) -> Result<Option<Difference>, LoadError> {
         loop {
+            if let Some(after) = &self.after
+                && (skip_before(&mut self.left, after) || skip_before(&mut self.right, after))
+            {
+                continue;
+            }
             match (self.left.peek(), self.right.peek()) {
                 (None, None) => return Ok(None),
                 (Some(left), Some(right)) if left == right => {
@@ -57,6 +69,16 @@ impl Iterator for Diff<'_> {
     fn next(&mut self) -> Option<Self::Item> {
         self.step().transpose()
     }
+}
+
+/// Passes over the next item if no key in it comes after this one.
+fn skip_before(walk: &mut Walk<'_>, after: &[u8]) -> bool {
+    let is_before = match walk.peek() {
+        None => false,
+        Some(Item::Cell { key, .. }) => key.as_slice() <= after,
+        Some(Item::Subtree { path, .. }) => path.as_slice() < &after[..path.len().min(after.len())],
+    };
+    is_before && walk.skip().is_some()
 }
 
 enum Turn {

@@ -128,7 +128,7 @@ proptest! {
     }
 
     #[test]
-    fn a_diff_names_exactly_the_cells_that_differ(left in edits(), right in edits()) {
+    fn a_diff_names_exactly_the_cells_that_differ(left in edits(), right in edits(), after in "[a-c]{0,3}") {
         let mut objects = MemoryObjects::new();
         let content = |edits: &[(String, Option<Vec<u8>>)]| -> Content {
             edits.iter().filter_map(|(key, value)| Some((key.clone(), value.clone()?))).collect()
@@ -145,6 +145,9 @@ proptest! {
             .filter(|key| left.get(*key) != right.get(*key))
             .map(|key| Difference { key: key.clone(), left: stored(&left, key), right: stored(&right, key) })
             .collect();
+        let rest: Vec<_> =
+            diff(&objects, roots.0, roots.1, |diff| diff.after(Some(&after)).collect::<Result<_, _>>()).unwrap();
+        prop_assert_eq!(rest, expected.iter().filter(|found| found.key > after).cloned().collect::<Vec<_>>());
         prop_assert_eq!(found, expected);
     }
 
@@ -234,6 +237,11 @@ fn a_diff_reads_what_differs_and_not_the_rest() {
     let counting = Counting::new(&objects);
     let found: Vec<_> = diff(&counting, left, right, |diff| diff.map(|found| found.unwrap().key).collect());
     assert_eq!(found, ["cell/0000007", "cell/0031415"]);
+    assert!(counting.loads.get() <= 24, "read {} nodes", counting.loads.get());
+    let counting = Counting::new(&objects);
+    let behind = |diff: Diff<'_>| diff.after(Some("cell/0000007")).map(|found| found.unwrap().key).collect();
+    let found: Vec<_> = diff(&counting, left, right, behind);
+    assert_eq!(found, ["cell/0031415"]);
     assert!(counting.loads.get() <= 24, "read {} nodes", counting.loads.get());
 }
 

@@ -1,7 +1,7 @@
 //! Recovery of children whose executors are gone: per parent, one after another, in the order of their dispatch.
 
 use super::ChildCounts;
-use crate::Plane;
+use crate::{Plane, world_name::world_name};
 use mundi_model::{Coded, UniverseId, WorkerId, WorldId, limits};
 use mundi_store::{
     StoreError,
@@ -21,7 +21,8 @@ pub async fn recover_parent<P: Plane>(
         let Some(recovered) = plane.run(&recover).await?.output else { return Ok(()) };
         let (child, dispatch_seq, code) = (recovered.child, recovered.dispatch_seq, recovered.code);
         counts.ended(&recovered.kind, Some(code.as_str()));
-        tracing::warn!(%universe, %parent, %child, dispatch_seq, %code, "a child lost its executor");
+        let name = world_name(plane, universe, parent).await;
+        tracing::warn!(%universe, %parent, name, %child, dispatch_seq, %code, "a child lost its executor");
     }
 }
 
@@ -56,7 +57,8 @@ pub async fn hold_on_violation<P: Plane, V>(
     match hold_violated(plane, universe, result).await {
         Err(StoreError::Child(ChildError::Violation { .. })) => Ok(None),
         Err(StoreError::Damaged(damage)) => {
-            tracing::error!(%universe, %parent, %damage, "the children of a world cannot be read");
+            let name = world_name(plane, universe, parent).await;
+            tracing::error!(%universe, %parent, name, %damage, "the children of a world cannot be read");
             Ok(None)
         }
         result => result.map(Some),
@@ -71,7 +73,8 @@ pub async fn hold_violated<P: Plane, V>(
 ) -> Result<V, StoreError> {
     if let Err(StoreError::Child(violation @ ChildError::Violation { parent, .. })) = &result {
         let (parent, code, reason, now_ns) = (*parent, violation.code(), violation.to_string(), plane.now_ns());
-        tracing::error!(%universe, %parent, %code, reason, "the children of a world contradict each other");
+        let name = world_name(plane, universe, parent).await;
+        tracing::error!(%universe, %parent, name, %code, reason, "the children of a world contradict each other");
         plane.run(&HoldParent { universe, parent, code, reason, now_ns }).await?;
     }
     result

@@ -55,25 +55,33 @@ impl<P: Plane> Ops<P> {
         with_objects(&self.plane, place, &mut at_hand, get).await
     }
 
-    /// The first cells that differ, in key order. Opens only the branches that do.
-    pub async fn world_diff(&self, left: At, right: At, items_max: usize) -> Result<Vec<CellDifference>, RuntimeError> {
+    /// The first cells that differ after a key, in key order. Opens only the branches that do.
+    pub async fn world_diff(
+        &self,
+        left: At,
+        right: At,
+        after: Option<&str>,
+        items_max: usize,
+    ) -> Result<Vec<CellDifference>, RuntimeError> {
         let world = left.world;
         let mut at_hand = AtHand::default();
         let left = self.cells_root(left, &mut at_hand).await?;
         let right = self.cells_root(right, &mut at_hand).await?;
-        self.differences(world, (left, right), items_max, &mut at_hand).await
+        self.differences(world, (left, right), (after, items_max), &mut at_hand).await
     }
 
-    /// The first cells that differ below two roots.
+    /// The first cells that differ below two roots, after a key.
     pub(super) async fn differences(
         &self,
         world: WorldId,
         (left, right): (Option<Hash>, Option<Hash>),
-        items_max: usize,
+        (after, items_max): (Option<&str>, usize),
         at_hand: &mut AtHand,
     ) -> Result<Vec<CellDifference>, RuntimeError> {
         let compare = |objects: &AtHand| {
-            cells::diff(objects, left, right, |diff| diff.take(items_max).collect::<Result<Vec<_>, LoadError>>())
+            cells::diff(objects, left, right, |diff| {
+                diff.after(after).take(items_max).collect::<Result<Vec<_>, LoadError>>()
+            })
         };
         let mut differences = Vec::new();
         for found in with_objects(&self.plane, (self.universe, world), at_hand, compare).await? {

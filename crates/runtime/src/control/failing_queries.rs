@@ -72,12 +72,19 @@ impl FailingQueries {
         Ok(())
     }
 
-    /// Counts a run that failed; one that did not ends the count.
-    pub(super) fn note<T>(&self, world: WorldId, query: &str, result: &Result<T, RuntimeError>, now_ns: u64) {
+    /// Counts a run that failed; one that did not ends the count. Returns the failure from which on the query is held back.
+    pub(super) fn note<T>(
+        &self,
+        world: WorldId,
+        query: &str,
+        result: &Result<T, RuntimeError>,
+        now_ns: u64,
+    ) -> Option<Code> {
         let failed = result.as_ref().err().map(Coded::code).filter(|code| is_failure(*code));
         if failed.is_none() && self.0.count.load(Ordering::Relaxed) == 0 {
-            return;
+            return None;
         }
+        let mut held_back = None;
         let mut by_name = self.0.by_name.lock();
         let key = (world, query.to_owned());
         match failed {
@@ -87,14 +94,13 @@ impl FailingQueries {
             Some(last) => {
                 let failures = by_name.get(&key).map_or(0, |failing| failing.failures).saturating_add(1);
                 let until_ns = now_ns.saturating_add(pause_ns(failures));
-                if failures == QUERY_FAILURES_MAX {
-                    tracing::warn!(%world, query, code = %last, failures, "a query fails again and again, and is held back");
-                }
+                held_back = (failures == QUERY_FAILURES_MAX).then_some(last);
                 by_name.insert(key, Failing { failures, last, failed_at_ns: now_ns, until_ns });
                 forget_oldest(&mut by_name);
             }
         }
         self.0.count.store(by_name.len(), Ordering::Relaxed);
+        held_back
     }
 }
 
@@ -144,7 +150,7 @@ mod tests {
     fn what_a_program_answers_and_what_lies_in_the_node_is_no_failure() {
         let queries = FailingQueries::default();
         for code in [Code::ProgramFailed, Code::StepCrowded, Code::OutputRefused] {
-            (0..2 * QUERY_FAILURES_MAX).for_each(|_| queries.note(world_id(1), "asks", &failed(code), 0));
+            (0..2 * QUERY_FAILURES_MAX).for_each(|_| drop(queries.note(world_id(1), "asks", &failed(code), 0)));
             assert!(!is_refused(&queries, "asks", 0), "{code}");
         }
     }

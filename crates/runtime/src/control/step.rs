@@ -64,7 +64,7 @@ impl<P: Plane> Ops<P> {
         let take = |objects: &AtHand| -> Result<_, LoadError> { replay.snapshot(objects, |_| false) };
         let after = with_objects(&self.plane, place, &mut at_hand, take).await?;
         let after = keep(&after, &mut at_hand)?;
-        let changes = self.differences(world, (before, after), changes_max, &mut at_hand).await?;
+        let changes = self.differences(world, (before, after), (None, changes_max), &mut at_hand).await?;
         let cells = match cells_max {
             0 => Vec::new(),
             _ => {

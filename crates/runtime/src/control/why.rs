@@ -1,6 +1,6 @@
 //! Why a world is not moving, in one answer.
 
-use super::{Ops, Waits};
+use super::{Budgets, Ops, SpentBudget, Waits};
 use crate::{Plane, RuntimeError, manifests::load_manifest};
 use mundi_kernel::{intents::WORLD_CALL, loader::Readiness};
 use mundi_model::{
@@ -8,13 +8,15 @@ use mundi_model::{
     record::{Body, Input, Operator, Payload},
 };
 use mundi_store::{
+    journal::StoredRecord,
     keyspace::{
         child_state::ChildState,
-        world_meta::{Hold, ListedState},
+        effect_place::EffectStage,
+        world_meta::{Hold, ListedState, WorldMeta},
     },
-    protocol::{QueuedEffect, QueuedTimer, ReadChildState, ReadWaits, WorldDescription, WorldSummary, WorldWaits},
+    protocol::{HeldLease, QueuedEffect, QueuedTimer, ReadChildState, ReadWaits, WorldDescription, WorldWaits},
 };
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 /// Effects and timers that an answer names; how many more there are is said beside them.
 const NAMED_MAX: usize = 10;
@@ -22,8 +24,9 @@ const NAMED_MAX: usize = 10;
 /// Pages of the queues that are read to find a world's effects.
 const PAGES_MAX: usize = 10;
 
-/// Records that are read to find who paused a world.
+/// Records that are read at a time to find who paused a world, and how often: more than a turn makes as a rule.
 const RECORDS_LOOKED_AT: u64 = 64;
+const RECORD_PAGES_MAX: u64 = 64;
 
 /// The answer. The first cause is the one to deal with first.
 #[derive(Debug)]
@@ -54,6 +57,13 @@ pub enum Cause {
         bytes: u64,
         is_full: bool,
         code: String,
+    },
+    /// A budget that its universe has used up in this process: its turns wait, or its effects.
+    Budget(SpentBudget),
+    /// As many effects of its kind are in progress in the universe as may be.
+    KindBudget {
+        kind: String,
+        calls_max: usize,
     },
     /// No worker can take it now.
     Room(Waits),
@@ -95,6 +105,7 @@ impl Cause {
             Self::Paused { .. } => "paused",
             Self::Person(_) => "person",
             Self::Inbox { .. } => "inbox",
+            Self::Budget(_) | Self::KindBudget { .. } => "budget",
             Self::Room(_) => "room",
             Self::Lease { .. } | Self::Requested { .. } => "lease",
             Self::Program { .. } => "program",
@@ -104,7 +115,7 @@ impl Cause {
         }
     }
 
-    /// What to do about it, if there is anything.
+    /// The advice, if there is any.
     pub fn advice(&self) -> Option<&'static str> {
         Some(match self {
             Self::Archived => "mundi world unarchive",
@@ -112,6 +123,8 @@ impl Cause {
             Self::Person(hold) if hold.seq.is_some() => "mundi world retry, skip or upgrade",
             Self::Person(_) => "mundi world resume",
             Self::Inbox { .. } => "release the world first",
+            Self::Budget(_) => "wait, or mundi universe quotas set",
+            Self::KindBudget { .. } => "wait, or raise effects.kinds.KIND.universe_calls_max",
             Self::Room(Waits::Pinned(_)) => "start that worker, or mundi worker unassign",
             Self::Room(_) => "start a worker, or raise node.worlds_max",
             Self::Children { .. } => "mundi world child list, or child cancel",
@@ -155,6 +168,13 @@ impl fmt::Display for Cause {
             Self::Inbox { items, bytes, is_full, code } => {
                 let full = if *is_full { "is full" } else { "grows" };
                 write!(f, "its inbox {full} behind an input that fails ({code}): {items} items, {bytes} bytes wait")
+            }
+            Self::Budget(spent) => spent.fmt(f),
+            Self::KindBudget { kind, calls_max } => {
+                write!(
+                    f,
+                    "{calls_max} effects of the kind `{kind}` are in progress, and no more may be (universe_calls_max)"
+                )
             }
             Self::Room(waits) => write!(f, "it has work and waits for {waits}"),
             Self::Lease { holder, until_ns, lives: true } => {
@@ -233,18 +253,23 @@ impl<P: Plane> Ops<P> {
         Ok(Why { world: found, state, causes })
     }
 
-    /// In a few words, for a list: one look at the world's own keys.
-    pub async fn waits_briefly(&self, found: &WorldSummary) -> Result<Option<String>, RuntimeError> {
-        match (found.meta.listed_state(), &found.meta.hold) {
+    /// In a few words, for a list or a description: one look at the world's own keys.
+    pub async fn waits_briefly(
+        &self,
+        world: WorldId,
+        meta: &WorldMeta,
+        lease: Option<&HeldLease>,
+    ) -> Result<Option<String>, RuntimeError> {
+        match (meta.listed_state(), &meta.hold) {
             (ListedState::OnHold, Some(hold)) => return Ok(Some(format!("a person: {}", hold.code))),
             (ListedState::Paused, _) => return Ok(Some("resume".to_owned())),
             (ListedState::Live, _) => {}
             _ => return Ok(None),
         }
-        let waits = self.read_waits(found.world, found.meta.ready_priority()).await?;
+        let waits = self.read_waits(world, meta.ready_priority()).await?;
         let children = waits.children_queued + waits.children_active as u64;
         Ok(match waits {
-            WorldWaits { is_ready: true, .. } if found.lease.is_none() => Some("a worker".to_owned()),
+            WorldWaits { is_ready: true, .. } if lease.is_none() => Some("a worker".to_owned()),
             WorldWaits { is_ready: true, .. } => None,
             WorldWaits { effects: 1, .. } => Some("an effect".to_owned()),
             WorldWaits { effects: more @ 2.., .. } => Some(format!("{more} effects")),
@@ -266,6 +291,7 @@ impl<P: Plane> Ops<P> {
         if !waits.is_ready {
             return Ok(());
         }
+        causes.extend(self.budgets().and_then(Budgets::turns).map(Cause::Budget));
         causes.extend(self.waits_for(found).await?.map(Cause::Room));
         if let Some(lease) = found.lease.filter(|lease| lease.expires_at_ns > now_ns) {
             let lives = self.workers().await?.get(&lease.holder).is_some_and(|record| record.expires_at_ns > now_ns);
@@ -308,6 +334,7 @@ impl<P: Plane> Ops<P> {
             }
         }
         effects.sort_by_key(|effect| effect.item.published_at_ns);
+        causes.extend(self.spent_on(&effects).await?);
         let more = effects.len() > NAMED_MAX || after.is_some();
         causes.extend(effects.into_iter().take(NAMED_MAX).map(|effect| Cause::Effect(Box::new(effect))));
         causes.extend(more.then_some(Cause::MoreEffects));
@@ -320,26 +347,64 @@ impl<P: Plane> Ops<P> {
         Ok(())
     }
 
-    /// Who paused it, if the newest records say so.
+    /// The budgets that keep effects back which nobody has begun.
+    async fn spent_on(&self, effects: &[QueuedEffect]) -> Result<Vec<Cause>, RuntimeError> {
+        let (Some(budgets), now_ns) = (self.budgets(), self.plane.now_ns()) else { return Ok(Vec::new()) };
+        let waits = |effect: &&QueuedEffect| {
+            effect.claim.is_none() && !effect.attempts.granted && effect.attempts.not_before_ns <= now_ns
+        };
+        let kinds: BTreeSet<&str> = effects.iter().filter(waits).map(|effect| &*effect.item.kind).collect();
+        let mut spent = Vec::new();
+        if !kinds.is_empty() {
+            spent.extend(budgets.effects().map(Cause::Budget));
+        }
+        for kind in kinds {
+            let Some(calls_max) = budgets.kind_calls_max(kind) else { continue };
+            let claimed = EffectStage::Claimed;
+            let claimed = self.list_effects_at(Some(claimed), None, Some(kind), None, calls_max.max(1)).await?;
+            if claimed.items.len() >= calls_max {
+                spent.push(Cause::KindBudget { kind: kind.to_owned(), calls_max });
+            }
+        }
+        Ok(spent)
+    }
+
+    /// The operator that paused it: the turn that did is noted. For a world that was paused before it was created here, the newest records may say it.
     async fn paused_by(&self, world: WorldId, found: &WorldDescription) -> Result<Cause, RuntimeError> {
         let unknown = Cause::Paused { by: None, at_ns: None, height: None };
         let Some(head) = found.head.as_ref().map(|head| head.height) else { return Ok(unknown) };
-        let from = Height::new(head.get().saturating_sub(RECORDS_LOOKED_AT));
-        for record in self.records_between(world, from, head).await?.iter().rev() {
-            let Ok(Body::Ingress(ingress)) = record.decode().map(|record| record.body) else { continue };
-            if let Input::Control { command, payload } = &ingress.item.input
-                && command == "pause"
-            {
-                let by = match payload {
-                    Payload::Inline(bytes) => cbor::decode(bytes).ok(),
-                    Payload::Blob(..) => None,
-                };
-                let at_ns = Some(ingress.item.origin.enqueued_at_ns);
-                return Ok(Cause::Paused { by, at_ns, height: Some(record.height) });
+        let Some(turn) = found.meta.paused_from else {
+            let from = Height::new(head.get().saturating_sub(RECORDS_LOOKED_AT));
+            let records = self.records_between(world, from, head).await?;
+            return Ok(records.iter().rev().find_map(pause).unwrap_or(unknown));
+        };
+        for page in 0..RECORD_PAGES_MAX {
+            let from = turn.get().saturating_add(page * RECORDS_LOOKED_AT);
+            let until = from.saturating_add(RECORDS_LOOKED_AT).min(head.get());
+            if from >= until {
+                break;
+            }
+            let records = self.records_between(world, Height::new(from), Height::new(until)).await?;
+            if let Some(paused) = records.iter().find_map(pause) {
+                return Ok(paused);
             }
         }
         Ok(unknown)
     }
+}
+
+/// The command `pause`, if that is what a record took in.
+fn pause(record: &StoredRecord) -> Option<Cause> {
+    let Ok(Body::Ingress(ingress)) = record.decode().map(|record| record.body) else { return None };
+    let Input::Control { command, payload } = &ingress.item.input else { return None };
+    if command != "pause" {
+        return None;
+    }
+    let by = match payload {
+        Payload::Inline(bytes) => cbor::decode(bytes).ok(),
+        Payload::Blob(..) => None,
+    };
+    Some(Cause::Paused { by, at_ns: Some(ingress.item.origin.enqueued_at_ns), height: Some(record.height) })
 }
 
 /// A world on hold, and what waits behind the input that it is held at.

@@ -9,6 +9,7 @@ use crate::{
     effects::dispatch,
     objects::{AtHand, with_objects},
     snapshots::store_cells,
+    world_name::world_name,
 };
 use bytes::Bytes;
 use mundi_engine::Engine;
@@ -161,7 +162,8 @@ pub async fn fork_named<P: Plane>(
         now_ns,
     };
     let created = create_world(plane.engine(), &**plane.clock(), plane.blobs(), &KernelSnapshots, request).await?;
-    tracing::info!(%parent, %child, name = named, %height, policy = policy.as_str(), "a world was forked");
+    let parent_name = Box::pin(world_name(plane, universe, parent)).await;
+    tracing::info!(%parent, parent_name, %child, name = named, %height, policy = policy.as_str(), "a world was forked");
     Ok(Forked { created, forked_at: height, parent_snapshot, policy })
 }
 

@@ -13,6 +13,7 @@ use crate::{
     Plane, RuntimeError,
     metrics::{Metric, Metrics},
     shell::{Command, Role, Shell, command_frame},
+    world_name::world_name,
 };
 use futures_util::{
     StreamExt,
@@ -227,7 +228,8 @@ impl<P: Plane> Orchestrator<P> {
         let place = PlaceWorld { universe: self.config.universe, world, over: Over::Seen(from), to, mail };
         match self.plane.run(&place).await {
             Ok(done) if done.output == Placed::Now => {
-                tracing::info!(%world, to = ?place.to.desired, reason = place.to.reason, "a world is placed");
+                let name = world_name(&self.plane, self.config.universe, world).await;
+                tracing::info!(%world, name, to = ?place.to.desired, reason = place.to.reason, "a world is placed");
                 Ok(place.to.desired)
             }
             Ok(_) => Ok(None),

@@ -22,6 +22,7 @@ use crate::{
     control::Ops,
     metrics::{Metric, Metrics},
     shell::{Role, Shell},
+    world_name::world_name,
 };
 use futures_util::{
     future::{Either, select},
@@ -226,7 +227,8 @@ impl<P: Plane> Watcher<P> {
         let revoke = Command::Revoke { lease_id, reclaim_after_ms: policy.reclaim_after_ms };
         let revoked = self.command(world, format!("revoke/{lease_id}"), revoke).await?;
         if revoked.result.error().is_none() {
-            tracing::info!(%world, lease = %lease_id, kind = kind.as_str(), "a lease was revoked");
+            let name = world_name(&self.plane, self.config.universe, world).await;
+            tracing::info!(%world, name, lease = %lease_id, kind = kind.as_str(), "a lease was revoked");
             self.metrics.add(Metric::WatcherRevokes, 1);
         }
         Ok(())
@@ -236,7 +238,8 @@ impl<P: Plane> Watcher<P> {
         let reclaim = Command::Reclaim { lease_id };
         let reclaimed = self.command(world, format!("reclaim/{lease_id}"), reclaim).await?;
         if reclaimed.result.error().is_none() {
-            tracing::info!(%world, lease = %lease_id, "a lease was reclaimed");
+            let name = world_name(&self.plane, self.config.universe, world).await;
+            tracing::info!(%world, name, lease = %lease_id, "a lease was reclaimed");
             self.metrics.add(Metric::WatcherReclaims, 1);
         }
         Ok(())

@@ -4,6 +4,7 @@ use super::{Phase, Shared, WorkerConfig};
 use crate::{
     Plane,
     metrics::{Metric, Timing},
+    world_name::world_name,
 };
 use futures_util::future::select;
 use mundi_model::{
@@ -143,9 +144,14 @@ async fn renew<P: Plane>(shared: &Shared<P>) {
 fn lose<P: Plane>(shared: &Shared<P>, fence: Fence) {
     let lost = shared.scheduler.lock().lose(fence);
     if lost {
-        tracing::info!(world = %fence.world, "the lease was lost");
         shared.note_behind(fence.world, 0); // how old its inbox is its next holder knows
         shared.metrics.add(Metric::LeasesLost, 1);
         shared.signal.notify();
+        let (plane, Fence { universe, world, .. }) = (shared.plane.clone(), fence);
+        // The renewal of the other leases does not wait for a name.
+        shared.plane.spawner().spawn(Box::pin(async move {
+            let name = world_name(&plane, universe, world).await;
+            tracing::info!(%world, name, "the lease was lost");
+        }));
     }
 }

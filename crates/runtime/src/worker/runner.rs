@@ -10,6 +10,7 @@ use crate::{
     metrics::Metric,
     shell::{Command, send_commands},
     world::WorldHost,
+    world_name::world_name,
     yielding::let_others_go_first,
 };
 use futures_util::future::select;
@@ -30,7 +31,7 @@ use mundi_store::{
     },
     protocol::{
         AcquireLease, Acquired, EndProbation, ForgetAssignment, HeldInput, HoldWorld, IsReady, LeaseError, Opening,
-        ReadNames, ReleaseLease, SettleWorld, Settled,
+        ReleaseLease, SettleWorld, Settled,
     },
 };
 use std::{
@@ -362,7 +363,8 @@ async fn hold<P: Plane>(shared: &Shared<P>, fence: Fence, error: &RuntimeError) 
             true
         }
         Err(error) => {
-            tracing::warn!(%error, %world, "a world could not be put on hold");
+            let name = name_of(shared, world).await;
+            tracing::warn!(%error, %world, name, "a world could not be put on hold");
             false
         }
     }
@@ -402,10 +404,8 @@ async fn has_objects<P: Plane>(shared: &Shared<P>) -> bool {
     false
 }
 
-/// The name of a world, for a log line about a rare event. A turn does not know it, and does not read it.
 pub(super) async fn name_of<P: Plane>(shared: &Shared<P>, world: WorldId) -> Option<String> {
-    let read = ReadNames { universe: shared.config.universe, worlds: [world].into() };
-    shared.plane.run(&read).await.ok()?.output.remove(&world)
+    world_name(&shared.plane, shared.config.universe, world).await
 }
 
 /// Puts a world on hold that stopped because a step failed, unless something came in that may let it continue. Says whether it did. The
@@ -481,11 +481,12 @@ async fn release<P: Plane>(shared: &Shared<P>, world: WorldId, host: Option<Host
         if host.tail().records > tail_max {
             match host.snapshot().await {
                 Ok(_) => shared.metrics.add(Metric::Snapshots, 1),
-                Err(error) => tracing::warn!(%error, %world, "no snapshot before the release"),
+                Err(error) => tracing::warn!(%error, %world, name = host.name(), "no snapshot before the release"),
             }
         }
         if let Err(error) = host.note_snapshot_due(&shared.config.snapshots).await {
-            tracing::debug!(%error, %world, "the due time of the next snapshot could not be recorded");
+            let name = host.name();
+            tracing::debug!(%error, %world, name, "the due time of the next snapshot could not be recorded");
         }
         host.leave_recording(&shared.recordings);
     }

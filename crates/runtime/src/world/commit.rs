@@ -8,6 +8,7 @@ use crate::{
         recording::Recording,
         slots::RegisteredSlots,
     },
+    world_name::world_name,
 };
 use mundi_kernel::turn::{Turn, TurnOutput};
 use mundi_model::mutants::{Mutant, planted};
@@ -50,7 +51,8 @@ pub(super) async fn prepare<P: Plane>(
         }
     };
     if let Some(intent) = decided.ended_by {
-        tracing::info!(world = %fence.world, %intent, "a recorded fork diverged and continues live");
+        let name = Box::pin(world_name(plane, fence.universe, fence.world)).await;
+        tracing::info!(world = %fence.world, name, %intent, "a recorded fork diverged and continues live");
         turn.end_recording(intent);
     }
     let logs = match turn.output().logs.as_slice() {

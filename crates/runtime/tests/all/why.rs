@@ -11,14 +11,15 @@ use mundi_kernel::{
 };
 use mundi_model::{
     Code, Hash, WorkerId, WorldId,
-    record::{InboxItem, Origin},
+    record::{InboxItem, Operator, Origin},
 };
 use mundi_runtime::{
     Plane, Services,
     calls::Calls,
-    control::{Cause, Ops},
+    control::{Budgets, Cause, Ops, SpentBudget},
     lifecycle::{NewWorld, create},
     testing::{Rig, TestPlane, script_event},
+    world::CycleBudget,
 };
 use mundi_store::{
     keyspace::{Shard, assignment::Assignment, worker::WorkerRecord, world_meta::InboxBounds},
@@ -29,7 +30,7 @@ use mundi_store::{
     testing::world_id,
     values::RateTerms,
 };
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 fn id(n: u64) -> WorkerId {
     WorkerId::new(n).unwrap()
@@ -121,6 +122,82 @@ fn an_effect_says_who_claimed_it_when_it_is_tried_again_and_that_its_rate_limit_
         assert_eq!(claim(&rig, 3, slow).await.len(), 0);
         let said = said().await;
         assert_eq!(said.iter().filter(|it| it.contains("waits for its rate limit until")).count(), 1, "{said:?}");
+    });
+}
+
+/// Budgets of which some are used up.
+struct Used {
+    turns: bool,
+    effects: bool,
+}
+
+fn spent(quota: &'static str) -> SpentBudget {
+    SpentBudget { quota, limit: 7, wait: Some(Duration::from_millis(1_500)) }
+}
+
+impl Budgets for Used {
+    fn turns(&self) -> Option<SpentBudget> {
+        self.turns.then(|| spent("fuel_per_second_max"))
+    }
+
+    fn effects(&self) -> Option<SpentBudget> {
+        self.effects.then(|| spent("effects_per_second_max"))
+    }
+
+    fn kind_calls_max(&self, kind: &str) -> Option<usize> {
+        (kind == "http").then_some(1)
+    }
+}
+
+#[test]
+fn a_budget_that_is_used_up_is_named_for_turns_for_effects_and_for_a_kind() {
+    Rig::run(|rig| async move {
+        let world = world_id(1);
+        rig.create(world).await.unwrap();
+        let said = async |turns, effects| {
+            let ops = ops(&rig.plane, &rig).with_budgets(Arc::new(Used { turns, effects }));
+            causes(&ops, world, "budget").await.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert!(said(true, true).await.is_empty(), "it has nothing to do");
+        rig.send(world, vec![script_event("put a 1")]).await.unwrap();
+        let fuel = "its universe has used up `fuel_per_second_max` (7) in this process: there is room in 1500 ms";
+        assert_eq!(said(true, true).await, [fuel], "no effect waits");
+        assert!(said(false, false).await.is_empty());
+
+        let mut host = rig.host(world, id(1)).await.unwrap();
+        rig.tell(&mut host, &["emit a", "emit b"]).await.unwrap();
+        let effects = said(false, true).await;
+        assert_eq!(effects.len(), 1, "{effects:?}");
+        assert!(effects[0].contains("`effects_per_second_max` (7)"), "{effects:?}");
+        assert!(said(false, false).await.is_empty(), "no effect of the kind is in progress");
+        assert_eq!(claim(&rig, 1, KindCap::default()).await.len(), 1);
+        let full = said(false, false).await;
+        assert_eq!(full, ["1 effects of the kind `http` are in progress, and no more may be (universe_calls_max)"]);
+        assert_eq!(claim(&rig, 2, KindCap::default()).await.len(), 1);
+        assert!(said(false, true).await.is_empty(), "all are in progress");
+    });
+}
+
+#[test]
+fn an_operator_that_paused_a_world_is_named_however_many_records_follow() {
+    Rig::run(|rig| async move {
+        let (ops, world) = (ops(&rig.plane, &rig), world_id(1));
+        rig.create(world).await.unwrap();
+        let mut host = rig.host(world, id(1)).await.unwrap();
+        rig.tell(&mut host, &["put a 1"]).await.unwrap();
+        let operator = |name: &str| Operator { token: None, name: name.to_owned() };
+        let mut pause = async |name: Option<&str>| {
+            match name {
+                Some(name) => ops.world_pause_by(world, &operator(name)).await.unwrap(),
+                None => ops.world_resume(world).await.unwrap(),
+            };
+            host.turn(&CycleBudget::default()).await.unwrap();
+        };
+        for name in [Some("carol"), None, Some("alice")].into_iter().chain([Some("bob"); 100]) {
+            pause(name).await;
+        }
+        let paused = causes(&ops, world, "paused").await.remove(0);
+        assert!(paused.to_string().starts_with("it is paused by alice since "), "{paused}");
     });
 }
 

@@ -42,6 +42,7 @@ impl HandmadeWorld {
             policy: None,
             name: None,
             paused: Some(false),
+            paused_from: None,
             inherits_from: None,
             labels: None,
             inbox: InboxBounds { items_max: 1, bytes_max: 1 },

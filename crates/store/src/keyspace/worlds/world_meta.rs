@@ -49,6 +49,10 @@ pub struct WorldMeta {
     /// Its labels; `None` if there are none.
     #[n(12)]
     pub labels: Option<Labels>,
+    /// The first record of the turn that paused it: the command stands there. `None` if it is not paused, or was paused before it was created here,
+    /// or by a version that did not note it.
+    #[n(13)]
+    pub paused_from: Option<Height>,
 }
 
 /// A world on hold: its turns failed again and again, and would fail again; or a step failed, and its manifest holds it there.
@@ -272,6 +276,7 @@ mod tests {
                     paused,
                     inherits_from,
                     labels: labels.map(|labels| Labels::new(labels).unwrap()),
+                    paused_from: paused.map(|_| first_height),
                 }
             },
         )

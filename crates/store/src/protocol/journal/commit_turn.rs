@@ -338,7 +338,8 @@ impl CommitTurn {
         let Fence { universe, world, .. } = self.fence;
         if self.paused.is_some() {
             let meta = require_world(tx, universe, world).await?;
-            let after = WorldMeta { paused: self.paused, ..meta.clone() };
+            let paused_from = (self.paused == Some(true)).then(|| self.records.start().height);
+            let after = WorldMeta { paused: self.paused, paused_from, ..meta.clone() };
             world_meta::write(tx, universe, world, Some(&meta), &after)?;
             child_work::look_again(tx, universe, world).await?;
         }

@@ -273,6 +273,7 @@ impl<B: Blobs> Create<'_, B> {
             policy: self.beginning.policy,
             name: self.request.name.as_ref().map(WorldName::to_string),
             paused: Some(self.facts.paused),
+            paused_from: None,
             inherits_from: None,
             labels,
             inbox: inbox.unwrap_or(InboxBounds {

@@ -160,6 +160,7 @@ impl<B: Blobs> Import<'_, B> {
             policy: Some(self.request.policy),
             name: self.request.name.as_ref().map(WorldName::to_string),
             paused: Some(self.facts.paused),
+            paused_from: None,
             inherits_from: None,
             labels: self.request.labels.clone(),
             inbox: InboxBounds {
