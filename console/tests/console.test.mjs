@@ -507,6 +507,7 @@ test('a function that waits is paused and cancelled with the mouse, and its past
   // The tab says how many run.
   await page.getByRole('tab', { name: 'Functions 1' }).click();
   const instance = page.getByRole('list', { name: 'Durable functions' }).getByRole('listitem');
+  await shown(page, 'Waits for stock.reserve “order/7, await 2”');
   await instance.getByText(/waits for the effect stock\.reserve \(await 2\) for \d/).waitFor();
   const confirm = async (button, label) => {
     await instance.getByRole('button', { name: button, exact: true }).click();
@@ -753,7 +754,7 @@ test('home counts all universes, and asks for the summary calmly however much ha
   const page = await open(browser, server, '#/u/default');
   const row = page.getByRole('region', { name: 'Universes' }).getByRole('row', { name: /^second/ });
   await row.getByRole('cell', { name: '1', exact: true }).first().waitFor();
-  await shown(page, 'Attempts at effects that failed');
+  await shown(page, 'Effect failures');
   const began = Date.now();
   const asked = [];
   page.on('request', (request) => request.url().endsWith('/u/default/summary') && asked.push(request.url()));

@@ -26,11 +26,16 @@ try {
   for (const theme of ['light', 'dark']) {
     const page = await open(browser, server, '', { colorScheme: theme, viewport: { width: 1200, height: 740 } });
     for (const [name, hash, text] of SCREENS.filter(([it]) => wanted.length === 0 || wanted.includes(it))) {
+      // Home is long: its charts belong to what one sees first.
+      await page.setViewportSize({ width: 1200, height: name === 'home' ? 960 : 740 });
       await page.evaluate((to) => (location.hash = to), hash);
       await page.getByText(text, { exact: false }).filter({ visible: true }).first().waitFor();
       if (name === 'home') {
-        for (let index = 0; index < 60; index += 1) await server.call('till', 'add', index % 7);
-        await page.waitForTimeout(12_000); // three samples of a chart
+        // Six samples of a chart, with more and less in each.
+        for (const [began, calls] = [Date.now(), { made: 0 }]; Date.now() - began < 32_000; calls.made += 1) {
+          await server.call('till', 'add', calls.made % 7);
+          await page.waitForTimeout(40 + 120 * (Math.floor((Date.now() - began) / 5_000) % 3));
+        }
       } else {
         await page.waitForTimeout(600);
       }

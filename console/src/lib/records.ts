@@ -1,6 +1,6 @@
 // What a record of a journal says, for people: its kind, one line about it, and what it belongs to.
 import type { JournalRecord } from '../api/client';
-import { gist, short } from './text';
+import { gist, labelled, short } from './text';
 
 export type Kind = 'event' | 'message' | 'receipt' | 'timer' | 'control' | 'effect' | 'reply' | 'failure' | 'mark';
 
@@ -32,7 +32,7 @@ export function tell(record: JournalRecord): Told {
     case 'intent': {
       const isTimer = record.kind === 'timer.set';
       const detail = isTimer ? `due ${record.params?.due ?? ''}` : gist(record.params);
-      return { kind: isTimer ? 'timer' : 'effect', title: isTimer ? `set timer ${record.label}` : `ask ${record.kind}`, detail, follows: true, intent: record.intent };
+      return { kind: isTimer ? 'timer' : 'effect', title: isTimer ? `set timer ${labelled(record.label)}` : `ask ${record.kind}`, detail, follows: true, intent: record.intent };
     }
     case 'cancel':
       return { kind: 'effect', title: 'withdraw', detail: short(record.intent), follows: true, intent: record.intent };

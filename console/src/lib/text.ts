@@ -30,6 +30,12 @@ export function bytes(value: number | null | undefined): string {
   return `${value.toFixed(index === 0 || value >= 100 ? 0 : 1)} ${units[index]}`;
 }
 
+/** The label of an intent. Those of durable functions name the instance, its run and the await: `$fn/order/17/0.2` is await 2 of order/17. */
+export function labelled(label: string): string {
+  const [, instance, number, rest] = /^\$fn\/(.+)\/\d+\.(\d+)(\/.*)?$/.exec(label) ?? [];
+  return instance === undefined ? label : `${instance}, await ${number}${rest ? `: ${rest.slice(1)}` : ''}`;
+}
+
 /** As a shell takes it. */
 export function quoted(text: string): string {
   return /^[\w@.,:/=+-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;

@@ -4,7 +4,7 @@ import { api, type Effect, type Page } from '../api/client';
 import { useLoad } from '../api/use';
 import { refine, to, type Route } from '../lib/route';
 import { useSession } from '../lib/session';
-import { gist } from '../lib/text';
+import { gist, labelled } from '../lib/text';
 import { Badge, Dialog, Empty, Id, Loading, Problem, Time } from '../ui/basics';
 import { Value } from '../ui/json';
 import { WorldLink } from '../ui/world-link';
@@ -105,7 +105,7 @@ export function Effects({ route }: { route: Route }) {
                     <button type="button" class="link" onClick={() => refine({ effect: effect.effect })}>
                       {effect.kind}
                     </button>{' '}
-                    <span class="mute">{effect.label}</span>
+                    <span class="mute">{labelled(effect.label)}</span>
                   </td>
                   <td>
                     <WorldLink id={effect.world} name={effect.world_name ?? null} at={effect.height} tab="record" />

@@ -236,9 +236,9 @@ function Charts() {
       <h2>Since this page was opened</h2>
       <div class="charts">
         <Chart title="Records written" unit="a second" times={times} values={useMemo(() => of('recordsPerSecond'), [samples])} />
-        <Chart title="From inbox to journal (p95)" unit="ms" times={times} values={useMemo(() => of('journalMs95'), [samples])} />
+        <Chart title="Inbox to journal (p95)" unit="ms" times={times} values={useMemo(() => of('journalMs95'), [samples])} />
         <Chart title="Requests" unit="a second" times={times} values={useMemo(() => of('requestsPerSecond'), [samples])} />
-        <Chart title="Attempts at effects that failed" unit="a minute" times={times} values={useMemo(() => of('effectFailuresPerMinute'), [samples])} />
+        <Chart title="Effect failures" unit="a minute" times={times} values={useMemo(() => of('effectFailuresPerMinute'), [samples])} />
       </div>
     </section>
   );

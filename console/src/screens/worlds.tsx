@@ -330,7 +330,7 @@ export function Worlds({ route }: { route: Route }) {
           <option value="">Failed or not</option>
           {options(TROUBLES)}
         </select>
-        <input type="search" class="label-filter" placeholder="Label: key or key=value" aria-label="Filter by label" value={filter.label} onChange={(event) => refine({ label: event.currentTarget.value.trim() })} />
+        <input type="search" class="label-filter" placeholder="Label or label=value" aria-label="Filter by label" value={filter.label} onChange={(event) => refine({ label: event.currentTarget.value.trim() })} />
         <select aria-label="Program" value={filter.program} onChange={(event) => refine({ program: event.currentTarget.value })}>
           <option value="">Any program</option>
           {(programs.value ?? []).flatMap((program) => [program.name, ...program.versions.map((version) => version.name)]).map((it) => (
@@ -343,11 +343,11 @@ export function Worlds({ route }: { route: Route }) {
           <option value="nobody">In no memory</option>
         </select>
         <select aria-label="Created" value={filter.created} onChange={(event) => refine({ created: event.currentTarget.value })}>
-          <option value="">Created at any time</option>
+          <option value="">Created any time</option>
           {options(AGES, 'Created ')}
         </select>
         <select aria-label="Active" value={filter.active} onChange={(event) => refine({ active: event.currentTarget.value })}>
-          <option value="">Active at any time</option>
+          <option value="">Active any time</option>
           {options(AGES, 'Active ')}
         </select>
         <select aria-label="Order" value={sort} onChange={(event) => refine({ sort: event.currentTarget.value === 'id' ? undefined : event.currentTarget.value })}>
@@ -410,7 +410,7 @@ export function Worlds({ route }: { route: Route }) {
               <span>Created</span>
               <span>Last active</span>
               <span>Labels</span>
-              <span>Last error, or what it waits for</span>
+              <span>Last error, or waits</span>
             </div>
           }
           row={(index) => {

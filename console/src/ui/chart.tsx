@@ -26,18 +26,18 @@ export function Chart({ title, unit, times, values }: Props) {
     const made = new uPlot(
       {
         width: element.clientWidth || 300,
-        height: 150,
+        height: 140,
         legend: { show: false },
         cursor: { y: false },
         scales: { y: { range: (_, min, max) => [Math.min(0, min ?? 0), Math.max(1, (max ?? 1) * 1.15)] } },
-        axes: [{ ...axis, space: 70, values: (_, times) => times.map((at) => clock(new Date(at * 1_000).toISOString()).slice(0, 8)) }, { ...axis, size: 48 }],
+        axes: [{ ...axis, space: 70, size: 26, values: (_, times) => times.map((at) => clock(new Date(at * 1_000).toISOString()).slice(0, 8)) }, { ...axis, size: 48 }],
         series: [{}, { stroke: color('--accent'), width: 2, fill: color('--accent-soft'), points: { show: false } }],
       },
       [times, values] as uPlot.AlignedData,
       element,
     );
     plot.current = made;
-    const resize = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height: 150 }));
+    const resize = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height: 140 }));
     resize.observe(element);
     return () => {
       resize.disconnect();

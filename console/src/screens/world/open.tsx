@@ -1,6 +1,6 @@
 // What had no receipt yet, and which timers had not fired, at the height under the slider.
 import type { Effect, Open, Step } from '../../api/client';
-import { gist } from '../../lib/text';
+import { gist, labelled } from '../../lib/text';
 import { Badge, Empty, Id, Time } from '../../ui/basics';
 import { EffectActions } from '../effect-actions';
 
@@ -50,13 +50,13 @@ function One({ open, select }: { open: Open; select: (height: number) => void })
   return (
     <>
       <p>
-        <strong>{isTimer ? open.label || 'timer' : open.kind}</strong>{' '}
+        <strong>{isTimer ? labelled(open.label) || 'timer' : open.kind}</strong>{' '}
         {isTimer ? (
           <>
             due <Time at={params?.due} /> (<Time at={params?.due} as="full" />)
           </>
         ) : (
-          <span class="mute">{open.label}</span>
+          <span class="mute">{labelled(open.label)}</span>
         )}
       </p>
       <p>

@@ -3,7 +3,7 @@ import type { ComponentChildren } from 'preact';
 import type { Child, Effect, WhyCause, WhyWorld, WorldDetails } from '../../api/client';
 import { to } from '../../lib/route';
 import { useSession } from '../../lib/session';
-import { count, short } from '../../lib/text';
+import { count, labelled, short } from '../../lib/text';
 import { Time } from '../../ui/basics';
 
 type Reason = [tone: 'good' | 'warn' | 'bad' | 'mute', sentence: ComponentChildren];
@@ -96,7 +96,7 @@ function ofEffect(cause: WhyCause, { universe, details, effects }: Context): Rea
   const name = (
     <a href={to(['u', universe, 'effects'], { effect: cause.intent, world: details.world })}>
       {cause.kind}
-      {effect?.label ? ` “${effect.label}”` : ''}
+      {effect?.label ? ` “${labelled(effect.label)}”` : ''}
     </a>
   );
   const tries = cause.attempt ? `, attempt ${cause.attempt}${effect?.attempts_max ? ` of ${effect.attempts_max}` : ''}` : '';
