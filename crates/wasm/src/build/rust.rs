@@ -2,9 +2,11 @@
 
 use super::{
     BuildError, Builder, Project, componentize,
-    tools::{command, find, missing, run, version},
+    tools::{command, file, find, missing, run, version},
 };
 use std::{
+    fs::File,
+    io::{Read, Seek, Write},
     path::{Path, PathBuf},
     process::Command,
 };
@@ -36,13 +38,62 @@ pub(super) fn build(builder: &Builder, project: &Project) -> Result<Vec<u8>, Bui
     (builder.tell)(toolchain.about());
     let mut cargo = toolchain.cargo(builder.quick);
     cargo.current_dir(&project.folder).args(["--target", TARGET, "--message-format=json-render-diagnostics"]);
-    cargo.arg("--target-dir").arg(builder.cache.join("rust"));
+    let target = builder.cache.join("rust");
+    cargo.arg("--target-dir").arg(&target);
+    let _own = OwnModules::of(&target, &project.folder)?;
     let said = run("cargo build", &mut cargo)?;
     let built = artifact(&said, &project.folder).ok_or_else(|| {
         BuildError::Project("the crate makes no module: set `crate-type = [\"cdylib\", \"rlib\"]` in [lib]".to_owned())
     })?;
-    let core = std::fs::read(&built).map_err(|error| super::tools::file(&built, &error))?;
+    let core = std::fs::read(&built).map_err(|error| file(&built, &error))?;
     componentize(&core).map_err(|why| BuildError::Failed { what: "making a component".to_owned(), said: why })
+}
+
+/// All projects share a target folder, so that what they depend on is compiled once. The name of a module there is that of its library alone, which
+/// is the same in every new project, and cargo takes the module of another project for its own if both are up to date. So the modules of the project
+/// that built last are removed before another one builds, and no two projects build at a time.
+struct OwnModules {
+    /// Locked for as long as it is open.
+    _lock: File,
+}
+
+impl OwnModules {
+    fn of(target: &Path, project: &Path) -> Result<Self, BuildError> {
+        let path = target.join("mundi-project");
+        std::fs::create_dir_all(target).map_err(|error| file(target, &error))?;
+        let failed = |error: std::io::Error| file(&path, &error);
+        let mut lock =
+            File::options().read(true).write(true).create(true).truncate(false).open(&path).map_err(failed)?;
+        lock.lock().map_err(failed)?;
+        let mut last = Vec::new();
+        lock.read_to_end(&mut last).map_err(failed)?;
+        let own = std::path::absolute(project).map_err(failed)?;
+        let own = own.as_os_str().as_encoded_bytes();
+        if last != own {
+            remove_modules(&target.join(TARGET))?;
+            lock.set_len(0).map_err(failed)?;
+            lock.rewind().map_err(failed)?;
+            lock.write_all(own).map_err(failed)?;
+        }
+        Ok(Self { _lock: lock })
+    }
+}
+
+/// Of each profile, the modules and the copies that cargo makes of them.
+fn remove_modules(target: &Path) -> Result<(), BuildError> {
+    for profile in files_of(target) {
+        for module in files_of(&profile).chain(files_of(&profile.join("deps"))) {
+            if module.extension().is_some_and(|extension| extension == "wasm") {
+                std::fs::remove_file(&module).map_err(|error| file(&module, &error))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// None if there is no such folder.
+fn files_of(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path())
 }
 
 /// The oldest compiler that the SDK is built with; its Cargo.toml says the same.
@@ -153,6 +204,24 @@ fn artifact(said: &[u8], folder: &Path) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_modules_of_another_project_are_removed_and_those_of_the_same_one_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let release = folder.path().join(TARGET).join("release");
+        let modules = [release.join("program.wasm"), release.join("deps/program.wasm")];
+        let other = release.join("deps/libserde.rlib");
+        std::fs::create_dir_all(release.join("deps")).unwrap();
+        let built = |project: &str| {
+            let own = OwnModules::of(folder.path(), Path::new(project)).unwrap();
+            let kept = modules.iter().filter(|path| path.exists()).count();
+            modules.iter().chain([&other]).for_each(|path| std::fs::write(path, project).unwrap());
+            drop(own);
+            kept
+        };
+        assert_eq!(["/one", "/one", "/another/one", "/one", "/one"].map(built), [0, 2, 0, 0, 2]);
+        assert!(other.exists(), "what all depend on is not compiled again");
+    }
 
     #[test]
     fn a_compiler_that_is_too_old_for_the_sdk_counts_as_missing() {

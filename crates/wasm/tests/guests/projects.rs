@@ -30,6 +30,24 @@ fn a_new_project_builds_and_counts() {
     }
 }
 
+/// All projects share a folder of compiled crates, and the library of each new one has the same name there.
+#[test]
+#[ignore = "needs the compilers of guests: cargo xtask guests"]
+fn two_projects_that_are_built_in_turns_are_not_taken_for_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let projects = ["one", "two"].map(|name| folder.path().join(name));
+    for project in &projects {
+        scaffold(project, Language::Rust, Template::Handler).unwrap();
+    }
+    let source = projects[1].join("src/lib.rs");
+    let text = std::fs::read_to_string(&source).unwrap();
+    std::fs::write(&source, text.replace("unwrap_or(0) + by", "unwrap_or(0) - by")).unwrap();
+    let hash = |number: usize| builder().build(&projects[number]).unwrap().hash;
+    let (one, two) = (hash(0), hash(1));
+    assert_ne!(one, two);
+    assert_eq!([hash(0), hash(1), hash(1), hash(0)], [one, two, two, one]);
+}
+
 /// Runs a command to its end; what it printed is shown if it fails.
 fn run(command: &mut Command) -> String {
     let output = command.output().unwrap();
