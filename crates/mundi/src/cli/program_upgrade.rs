@@ -8,6 +8,7 @@ use super::{
     exit::{Failed, Outcome},
     output::Out,
     progress::Progress,
+    world::diverging_functions,
 };
 use clap::Args;
 use mundi_model::{Code, Coded, ProgramNameInvalid, ProgramRef};
@@ -74,10 +75,14 @@ impl Upgrade {
         let work = async {
             for world in &worlds {
                 let id = world["world"].as_str().unwrap_or_default();
-                let done =
-                    if self.dry_run { self.rehearse(id, name).await } else { self.upgrade(id, name, manifest).await };
+                let called = world["name"].as_str().unwrap_or(id);
+                let done = if self.dry_run {
+                    self.rehearse((id, called), name).await
+                } else {
+                    self.upgrade((id, called), name, manifest).await
+                };
                 rows.push(json!({
-                    "world": id, "from": world["program"], "to": name,
+                    "world": id, "name": world["name"], "from": world["program"], "to": name,
                     "result": done.result, "height": done.height, "detail": done.detail,
                 }));
                 progress.add(1);
@@ -96,6 +101,7 @@ impl Upgrade {
 
     fn report(&self, out: Out, name: &str, total: usize, rows: &[Value]) -> Outcome {
         let columns = [
+            ("NAME", "name"),
             ("WORLD", "world"),
             ("FROM", "from"),
             ("TO", "to"),
@@ -118,25 +124,30 @@ impl Upgrade {
         Ok(())
     }
 
-    /// What the server would do before it sends the upgrade.
-    async fn rehearse(&self, world: &str, name: &str) -> Done {
+    /// What the server would do before it sends the upgrade. The world is given by its id, and by what people call it.
+    async fn rehearse(&self, (world, called): (&str, &str), name: &str) -> Done {
         let at = self.server.of(&format!("worlds/{}/rehearse", escape(world)));
         match self.server.post(&at, &json!({ "program": name, "open_work": true })).await {
             Err(failed) => Done::failed(failed),
+            Ok(report) if diverging_functions(&report).next().is_some() => {
+                let named: Vec<_> = diverging_functions(&report).collect();
+                let (height, count) = (report["to"].as_u64(), named.len());
+                Done::diverges(height, format!("{world}: {count} running functions would diverge: {}", named.join("; ")))
+            }
             Ok(report) => match report["divergence"]["height"].as_u64() {
                 Some(height) => {
-                    Done::diverges(Some(height), format!("{world}: something else would follow at height {height}"))
+                    Done::diverges(Some(height), format!("{called}: something else would follow at height {height}"))
                 }
                 None => Done::well("rehearsed"),
             },
         }
     }
 
-    async fn upgrade(&self, world: &str, name: &str, manifest: &str) -> Done {
+    async fn upgrade(&self, (world, called): (&str, &str), name: &str, manifest: &str) -> Done {
         let at = self.server.of(&format!("worlds/{}/upgrade", escape(world)));
         match self.server.post(&at, &json!({ "program": name })).await {
             Err(failed) if failed.code == Some(Code::UpgradeDiverges) => {
-                Done::diverges(None, format!("{world}: {}", failed.detail()))
+                Done::diverges(None, format!("{called}: {}", failed.detail()))
             }
             Err(failed) => Done::failed(failed),
             Ok(_) => Done::well(if runs(&self.server, world, manifest, TAKEN_UP).await { "upgraded" } else { "sent" }),

@@ -14,7 +14,7 @@ mod verify;
 
 pub(super) use journal::brief;
 pub(super) use life::confirm;
-pub(super) use verify::{offline, online, open_quietly};
+pub(super) use verify::{diverging_functions, offline, online, open_quietly};
 
 use super::{
     client::{Paging, Server, escape, json_of},

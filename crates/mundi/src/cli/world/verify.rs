@@ -166,6 +166,14 @@ pub(crate) struct Replay {
     of: Option<String>,
 }
 
+/// The running instances of durable functions that a rehearsal found to diverge, with their await.
+pub(crate) fn diverging_functions(report: &Value) -> impl Iterator<Item = String> {
+    report["functions"].as_array().into_iter().flatten().map(|found| {
+        let text = |name: &str| found[name].as_str().unwrap_or_default();
+        format!("{}: {}", text("instance"), text("detail"))
+    })
+}
+
 impl Replay {
     pub(super) async fn run(self, out: Out) -> Outcome {
         let worlds = match (&self.world, self.of.as_ref().or(self.program.as_ref()).or(self.manifest.as_ref())) {
@@ -196,29 +204,44 @@ impl Replay {
     }
 
     fn report(&self, out: Out, reports: &[Value]) -> Outcome {
-        let diverges = reports.iter().filter(|report| !report["divergence"].is_null()).count();
+        let differs =
+            |report: &&Value| !report["divergence"].is_null() || diverging_functions(report).next().is_some();
+        let diverges = reports.iter().filter(differs).count();
         if out.is_json() || self.all {
             let row = |report: &Value| {
                 let mut row = report.clone();
                 row["diverges_at"] = report["divergence"]["height"].clone();
+                row["functions_diverging"] = json!(diverging_functions(report).count());
                 row
             };
             let rows: Vec<Value> = reports.iter().map(row).collect();
             let columns = [
+                ("NAME", "world_name"),
                 ("WORLD", "world"),
                 ("FROM", "from"),
                 ("TO", "to"),
                 ("RECORDS", "records"),
                 ("DIVERGES", "diverges_at"),
+                ("FUNCTIONS", "functions_diverging"),
             ];
             out.rows(&columns, &rows, &Value::Null)?;
         } else if let Some(report) = reports.first() {
             out.object(report)?;
         }
+        for report in reports {
+            let world = report["world"].as_str().unwrap_or_default();
+            diverging_functions(report).for_each(|named| eprintln!("{world}: {named}"));
+        }
         eprintln!("worlds rehearsed: {}, of which diverge: {diverges}", reports.len());
-        match reports.iter().find_map(|report| report["divergence"]["height"].as_u64()) {
-            Some(height) => {
-                Err(Failed::differs(format!("{diverges} of {} diverge, first at height {height}", reports.len())))
+        let first = reports.iter().find_map(|report| Some((report, report["divergence"]["height"].as_u64()?)));
+        match first {
+            Some((report, height)) => {
+                let world = report["world_name"].as_str().or(report["world"].as_str()).unwrap_or_default();
+                let total = reports.len();
+                Err(Failed::differs(format!("{diverges} of {total} diverge, first {world} at height {height}")))
+            }
+            None if diverges > 0 => {
+                Err(Failed::differs(format!("{diverges} of {} diverge, in running functions", reports.len())))
             }
             None => Ok(()),
         }
