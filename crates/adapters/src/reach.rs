@@ -46,7 +46,7 @@ impl<P: Plane> Reach<P> {
         Self { local: Some(local), ..self }
     }
 
-    /// What is sent to another universe goes where this allows it; without it, nowhere.
+    /// The rules for sends to another universe; without them, none is allowed.
     #[must_use]
     pub fn with_universes(self, universes: Arc<dyn UniversePolicy>) -> Self {
         Self { universes, ..self }
@@ -56,7 +56,9 @@ impl<P: Plane> Reach<P> {
         if to == from || self.universes.accepts(to, from) {
             return Ok(());
         }
-        let reason = format!("{to} does not accept {what} from {from}");
+        let reason = format!(
+            "{to} does not accept {what} from {from}: the configuration allows it as `universes.NAME.accepts_from` of the receiving universe"
+        );
         Err(Failure { code: Code::UniverseDenied, reason, repeat: Repeat::Never })
     }
 

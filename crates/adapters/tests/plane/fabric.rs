@@ -222,6 +222,7 @@ fn a_message_crosses_into_a_universe_that_accepts_it_and_into_no_other() {
     params.push(("dest_universe", text(&OTHER.to_string())));
     let failure = send(&rig, &params, "m").unwrap_err();
     assert_eq!((failure.code, failure.repeat), (Code::UniverseDenied, Repeat::Never));
+    assert!(failure.reason.contains("`universes.NAME.accepts_from`"), "the setting is named: {}", failure.reason);
     for (route, goes) in
         [(Route { from: OTHER, to: rig.universe }, false), (Route { from: rig.universe, to: OTHER }, true)]
     {

@@ -51,6 +51,10 @@ pub(crate) struct Listing {
 }
 
 impl Listing {
+    pub(crate) fn server(&self) -> &Server {
+        &self.server
+    }
+
     pub(crate) async fn pages(&self, noun: &str, filters: &[(&str, Option<String>)]) -> Outcome<(Vec<Value>, Value)> {
         self.server.pages(&self.server.of(noun), filters, &self.paging).await
     }

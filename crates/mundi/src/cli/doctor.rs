@@ -255,7 +255,7 @@ async fn server_checks(server: &Server, findings: &mut Findings) {
                 let more = if next.is_null() { "" } else { " or more" };
                 findings.warn(check, format!("{}{more}", worlds.len()), what);
             }
-            Err(error) => findings.bad(check, error.detail(), "docs/reference/errors has a page for it"),
+            Err(error) => findings.bad(check, error.detail(), "`mundi explain CODE` says what to do"),
         }
     }
     for queue in ["effects", "timers", "mailboxes", "inboxes"] {

@@ -90,7 +90,7 @@ impl Failed {
         }
     }
 
-    /// What to do about it.
+    /// The advice.
     fn hint(&self) -> Option<String> {
         let Some(code) = self.code else {
             let silent = "is a server running? `mundi dev` starts one; --url or MUNDI_URL says where it is";
@@ -101,7 +101,7 @@ impl Failed {
                 "`mundi world list` shows the worlds of this universe; --universe names another".into()
             }
             Code::EffectNotFound => {
-                "`mundi effect list` shows what is under way; --world WORLD finds one that is over".into()
+                "`mundi effect list` shows what is open; one that has ended is found with --world WORLD only, in its journal".into()
             }
             Code::UniverseNotFound => "`mundi universe list` shows the universes".into(),
             Code::ProgramUnknown => "`mundi program list` shows the programs that have a name here".into(),

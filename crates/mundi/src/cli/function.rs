@@ -3,11 +3,11 @@
 use super::{
     client::{Paging, Server, escape, json_of, value},
     exit::{Failed, Outcome},
-    output::Out,
+    output::{Out, time},
     world::brief,
 };
 use clap::{Args, Subcommand};
-use mundi_model::Code;
+use mundi_model::{Code, Moment};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ pub(super) enum FunctionCommand {
     Cancel {
         #[command(flatten)]
         of: Instance,
-        /// What the function is told.
+        /// The reason that the function gets.
         #[arg(long)]
         reason: Option<String>,
     },
@@ -73,9 +73,10 @@ pub(super) struct Run {
     /// The name of the function.
     function: String,
     /// The input: JSON; anything else is sent as a string.
+    #[arg(allow_negative_numbers = true)]
     value: Option<String>,
     /// The key of the instance.
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     key: String,
     /// The id or the name of the world; by default FUNCTION-KEY, a world for this instance alone.
     #[arg(long)]
@@ -123,6 +124,8 @@ impl FunctionCommand {
                     ("STATE", "state"),
                     ("AWAITS", "awaits"),
                     ("WAITS FOR", "waits"),
+                    ("BEGAN", "began"),
+                    ("ENDED", "ended"),
                     ("STATUS", "status"),
                 ];
                 out.rows(&columns, &rows, &next)
@@ -134,14 +137,20 @@ impl FunctionCommand {
     }
 }
 
-/// What a table has room for.
+/// Shortens the fields of a table.
 fn shorten(row: &mut Value) {
     let wait = |wait: &Value| {
         let (kind, name) = (wait["kind"].as_str().unwrap_or_default(), wait["name"].as_str().unwrap_or_default());
-        format!("{} {kind} {name} ({} s)", wait["number"], wait["waited_ms"].as_u64().unwrap_or(0) / 1_000)
+        format!("{} {kind} {name}, for {} s", wait["number"], wait["waited_ms"].as_u64().unwrap_or(0) / 1_000)
     };
     let waits = row["waits"].as_array().map(|waits| waits.iter().map(wait).collect::<Vec<_>>().join(", "));
     row["waits"] = waits.unwrap_or_default().into();
+    for moment in ["began", "ended"] {
+        if let Some(exact) = row[moment].as_str() {
+            // Milliseconds, as in all tables.
+            row[moment] = exact.parse().map_or_else(|_| exact.into(), |Moment(ns)| time(ns).into());
+        }
+    }
     row["status"] = if row["status"].is_null() { "".into() } else { brief(&row["status"]).into() };
     if row["paused"] == true {
         row["state"] = format!("{}, paused", row["state"].as_str().unwrap_or_default()).into();
@@ -157,7 +166,7 @@ async fn describe(of: &Instance, out: Out) -> Outcome {
     shorten(&mut found);
     if let Some(found) = found.as_object_mut() {
         found.remove("log");
-        found.retain(|_, part| !part.is_null());
+        found.retain(|_, part| !part.is_null() && part != "");
     }
     out.object(&found)?;
     let rows = log.as_array_mut().map(std::mem::take).unwrap_or_default();
@@ -167,7 +176,7 @@ async fn describe(of: &Instance, out: Out) -> Outcome {
         ("NAME", "name"),
         ("STATE", "state"),
         ("ATTEMPTS", "attempts"),
-        ("ENDED AT", "ended_at"),
+        ("AT HEIGHT", "ended_at"),
         ("VALUE", "value"),
     ];
     let brief_row = |mut row: Value| {

@@ -1,8 +1,8 @@
 //! `mundi program dev`: rebuilds and redeploys a project after each save.
 //!
 //! The folder is looked at a few times a second: its files, by time and size. With each change the types are made, the tests
-//! run beside the build and the upload, and if all went well a world is pointed at the component. A world
-//! whose open work the new program would treat differently is left as it is, and another one takes its place.
+//! run beside the build and the upload, and if all went well a world is switched to the component, also if it is paused or on hold. A world
+//! whose open work the new program would treat differently is left as it is, and a fork of it that runs the new program takes its place.
 
 use super::{
     client::{Server, escape},
@@ -41,8 +41,12 @@ const TAKEN_UP: Duration = Duration::from_secs(30);
 /// How a world was switched to a new program.
 const CREATED: &str = "created";
 
-/// The most worlds that are tried, each because the one before diverges.
+/// The most worlds that are tried, each because the one before cannot be switched.
 const WORLDS_MAX: usize = 100;
+
+/// How long a world on hold may take to stand at its failed input again after an upgrade.
+const HELD_AGAIN: Duration = Duration::from_secs(5);
+const LOOK_AGAIN_EVERY: Duration = Duration::from_millis(20);
 
 #[derive(Args)]
 pub(super) struct Dev {
@@ -51,7 +55,8 @@ pub(super) struct Dev {
     /// The project's folder.
     #[arg(default_value = ".")]
     folder: PathBuf,
-    /// The world that runs the program; created if it does not exist. If its upgrade diverges, NAME-2 is used instead, and so on.
+    /// The world that runs the program; created if it does not exist. If its upgrade diverges, a fork of it, NAME-2, runs the
+    /// program instead, and so on.
     #[arg(long, value_name = "NAME")]
     world: String,
     /// Does not run the project's tests.
@@ -135,53 +140,99 @@ impl Dev {
     }
 
     /// Switches a world to the manifest: the last one, else the named one, else the next one whose history the program
-    /// treats the same. Returns which, and how it was switched.
+    /// treats the same. The first name that is free becomes a fork of the world before it. Returns which, and how it was switched.
     async fn point(&self, from: Option<String>, manifest: &str) -> Outcome<(String, &'static str)> {
         let names = (1..=WORLDS_MAX).map(|n| if n == 1 { self.world.clone() } else { format!("{}-{n}", self.world) });
         let names = names.skip_while(|name| from.as_ref().is_some_and(|from| name != from));
+        let mut parent = None;
         for name in names {
-            match self.try_world(&name, manifest).await? {
-                Some(how) => return Ok((name, how)),
-                None => eprintln!("{name} would treat its open work differently, and stays as it is"),
+            match self.try_world(&name, parent.as_deref(), manifest).await? {
+                Tried::Switched(how) => return Ok((name, how)),
+                Tried::Diverges => {
+                    eprintln!(
+                        "{name} would treat its open work differently: it stays as it is, and a fork replaces it"
+                    );
+                    parent = Some(name);
+                }
+                Tried::Gone(state) => {
+                    eprintln!("{name} is {state}: another world replaces it");
+                    parent = None;
+                }
             }
         }
         let detail = format!("{WORLDS_MAX} worlds from {} on diverge: delete some, or give another name", self.world);
         Err(Failed::new(Code::UpgradeDiverges, detail))
     }
 
-    /// How a world was switched to the manifest; `None` if it diverges.
-    async fn try_world(&self, world: &str, manifest: &str) -> Outcome<Option<&'static str>> {
+    /// Switches a world to the manifest, if that is possible. A world that does not exist is made: a fork of the parent, if there is one.
+    async fn try_world(&self, world: &str, parent: Option<&str>, manifest: &str) -> Outcome<Tried> {
         let at = self.server.of(&format!("worlds/{}", escape(world)));
-        match self.server.get(&at).await {
-            Err(failed) if failed.code == Some(Code::WorldNotFound) => {
+        let found = match (self.server.get(&at).await, parent) {
+            (Err(failed), None) if failed.code == Some(Code::WorldNotFound) => {
                 self.server.post(&self.server.of("worlds"), &json!({ "world": world, "manifest": manifest })).await?;
-                return Ok(Some(CREATED));
+                return Ok(Tried::Switched(CREATED));
+            }
+            (Err(failed), Some(parent)) if failed.code == Some(Code::WorldNotFound) => {
+                let fork = self.server.of(&format!("worlds/{}/fork", escape(parent)));
+                self.server.post(&fork, &json!({ "world": world, "manifest": manifest })).await?;
+                let does_run = runs(&self.server, world, manifest, TAKEN_UP).await;
+                return Ok(Tried::Switched(if does_run {
+                    "forked"
+                } else {
+                    "forked: its first step with the new program fails"
+                }));
             }
             // It was deleted, and its id is never used again.
-            Err(failed) if failed.code == Some(Code::WorldDeleted) => return Ok(None),
-            found => {
-                let found = found?;
-                if found["manifest"] == manifest {
-                    return Ok(Some("unchanged"));
-                }
-                if found["state"] != "live" {
-                    return Ok(None);
-                }
-            }
+            (Err(failed), _) if failed.code == Some(Code::WorldDeleted) => return Ok(Tried::Gone("deleted")),
+            (found, _) => found?,
+        };
+        if found["manifest"] == manifest {
+            return Ok(Tried::Switched("unchanged"));
+        }
+        match found["state"].as_str() {
+            Some("archived") => return Ok(Tried::Gone("archived")),
+            Some("deleting" | "deleted") => return Ok(Tried::Gone("deleted")),
+            _ => {}
         }
         match self.server.post(&format!("{at}/upgrade"), &json!({ "manifest": manifest })).await {
-            Err(failed) if failed.code == Some(Code::UpgradeDiverges) => Ok(None),
-            sent => {
-                sent?;
-                let is_taken = runs(&self.server, world, manifest, TAKEN_UP).await;
-                Ok(Some(if is_taken {
-                    "upgraded"
-                } else {
-                    "upgrade sent: it is paused, on hold, or refuses to take over"
-                }))
-            }
+            Err(failed) if failed.code == Some(Code::UpgradeDiverges) => return Ok(Tried::Diverges),
+            sent => drop(sent?),
         }
+        let is_taken = runs(&self.server, world, manifest, TAKEN_UP).await;
+        Ok(Tried::Switched(match (is_taken, found["hold"]["failed_input"].is_string(), found["state"] == "paused") {
+            (false, ..) => "upgrade sent: the world has not processed it yet, or its step `upgraded` fails",
+            (true, true, _) if self.retry(&at).await? => "upgraded, and takes the input again that failed",
+            (true, true, _) => "upgraded: it is on hold still, see `mundi world retry`",
+            (true, false, true) => "upgraded: it is paused, see `mundi world resume`",
+            (true, false, false) => "upgraded",
+        }))
     }
+
+    /// Lets a world take the input again at which it is on hold. After an upgrade it is on hold again only when a worker has looked at it:
+    /// until then there is nothing to retry.
+    async fn retry(&self, at: &str) -> Outcome<bool> {
+        let retry = async {
+            loop {
+                match self.server.post(&format!("{at}/retry"), &Value::Null).await {
+                    Err(failed) if failed.code == Some(Code::WorldNotOnHold) => {
+                        tokio::time::sleep(LOOK_AGAIN_EVERY).await;
+                    }
+                    sent => return sent.map(|_| true),
+                }
+            }
+        };
+        tokio::time::timeout(HELD_AGAIN, retry).await.unwrap_or(Ok(false))
+    }
+}
+
+/// Whether a world was switched to a program.
+enum Tried {
+    /// It was, in this way.
+    Switched(&'static str),
+    /// It would treat its open work differently.
+    Diverges,
+    /// It takes nothing: it is in this state.
+    Gone(&'static str),
 }
 
 /// Metadata of a file, to detect changes without reading it.

@@ -59,8 +59,11 @@ impl WorkerCommand {
             Self::Assignments { server, paging, worker } => {
                 let path = server.of(&format!("assignments/{}", escape(&worker)));
                 let (items, next) = server.pages(&path, &[], &paging).await?;
-                let row = |item: Value| if item.is_string() { json!({ "world": item }) } else { item };
-                out.rows(&[("WORLD", "world")], &items.into_iter().map(row).collect::<Vec<_>>(), &next)
+                let mut rows = Vec::with_capacity(items.len());
+                for world in items {
+                    rows.push(json!({ "name": name_of(&server, &world).await, "world": world }));
+                }
+                out.rows(&[("NAME", "name"), ("WORLD", "world")], &rows, &next)
             }
             Self::Drain { server, worker } => {
                 server.post(&server.of(&format!("workers/drain/{}", escape(&worker))), &Value::Null).await.map(drop)
@@ -88,4 +91,10 @@ impl WorkerCommand {
                 .map(drop),
         }
     }
+}
+
+/// What a world is called; null if it has no name, or is deleted meanwhile.
+async fn name_of(server: &Server, world: &Value) -> Value {
+    let path = server.of(&format!("worlds/{}", escape(world.as_str().unwrap_or_default())));
+    server.get(&path).await.map_or(Value::Null, |mut found| found["name"].take())
 }

@@ -240,4 +240,41 @@ fn a_saved_file_becomes_a_running_change_and_what_breaks_is_said() {
     let failure = dev.next("failure");
     assert_eq!(failure["line"], "PROGRAM_FAILED: too many", "{failure}");
     eprintln!("from a saved file to a running change: {} ms", second["took_ms"]);
+
+    // A world that is on hold at an input that failed keeps its place: the next version takes that input.
+    let offer = project.join("mundi.json");
+    let mut declared: Value = serde_json::from_str(&fs::read_to_string(&offer).unwrap()).unwrap();
+    declared["on_failure"] = "hold".into();
+    fs::write(&offer, declared.to_string()).unwrap();
+    assert_eq!(dev.next("running")["how"], "upgraded");
+    let described = |world: &str| json(at(&server.url, &["--format", "json", "world", "describe", world]));
+    assert_ne!(at(&server.url, &["world", "call", "shop", "add", "1"]).code, 0);
+    while described("shop")["state"] != "on_hold" {}
+    edit("count > 300", "count > 100_000");
+    let mended = dev.next("running");
+    assert_eq!(mended["world"], "shop", "{mended}");
+    assert_eq!(mended["how"], "upgraded, and takes the input again that failed", "{mended}");
+    let count = || at(&server.url, &["world", "query", "shop", "count"]).ok();
+    while count() != "306\n" {}
+
+    // A world that is paused is upgraded and stays paused.
+    at(&server.url, &["world", "pause", "shop"]).ok();
+    while described("shop")["state"] != "paused" {}
+    edit("count > 100_000", "count > 100_001");
+    let paused = dev.next("running");
+    assert_eq!(
+        (&paused["world"], &paused["how"]),
+        (&json!("shop"), &json!("upgraded: it is paused, see `mundi world resume`"))
+    );
+    at(&server.url, &["world", "resume", "shop"]).ok();
+
+    // Where open work would go another way, a fork with the state of the world takes its place.
+    let slow = r#"{"by": 1, "after": "1h"}"#;
+    at(&server.url, &["world", "send", "shop", "later", slow, "--key", "k"]).ok();
+    assert_eq!(call("1"), "407\n");
+    edit("+ by + 100;", "+ by + 1_000;");
+    let forked = dev.next("running");
+    assert_eq!((&forked["world"], &forked["how"]), (&json!("shop-2"), &json!("forked")), "{forked}");
+    assert_eq!(at(&server.url, &["world", "call", "shop-2", "add", "1"]).ok(), "1408\n", "with the count of shop");
+    assert_eq!(described("shop-2")["parent"]["world"], described("shop")["world"]);
 }

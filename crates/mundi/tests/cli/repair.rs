@@ -4,7 +4,7 @@ use crate::{guest::superstitious, process::Server, program::at};
 use std::{
     fs,
     io::{BufRead, BufReader},
-    process::Stdio,
+    process::{Child, Command, Stdio},
 };
 
 #[tokio::test]
@@ -72,4 +72,44 @@ fn follows(server: &Server, ask: &dyn Fn(&[&str]) -> crate::program::Done) {
     assert_eq!((&line["number"], &line["text"]), (&3.into(), &"a number came".into()));
     following.kill().unwrap();
     following.wait().unwrap();
+}
+
+/// A process that does not outlive a test that fails.
+struct Guarded(Child);
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        let _gone = self.0.kill();
+        let _reaped = self.0.wait();
+    }
+}
+
+/// What a process prints to stderr while a world of a program that logs takes one event.
+fn printed_with(filter: &str) -> (String, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = crate::program::mundi();
+    command.args(["dev", "--bind", "127.0.0.1:0", "--data"]).arg(folder.path().join("data"));
+    let mut server = Guarded(command.env("MUNDI_LOG", filter).stderr(Stdio::piped()).spawn().unwrap());
+    let mut lines = BufReader::new(server.0.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let url = lines.find_map(|line| Some(line.split_once("API at ")?.1.split_whitespace().next()?.to_owned()));
+    let url = url.expect("it says where it is");
+    let program = folder.path().join("superstitious.wasm");
+    fs::write(&program, superstitious()).unwrap();
+    let manifest = at(&url, &["program", "upload", program.to_str().unwrap()]).ok();
+    let created = at(&url, &["world", "create", "alice", "--manifest", manifest.trim()]).ok();
+    assert_eq!(at(&url, &["world", "call", "alice", "go", "2"]).ok(), "2\n");
+    // All lines are there when the process has ended in order.
+    assert!(Command::new("kill").args(["-TERM", &server.0.id().to_string()]).status().unwrap().success());
+    (created.trim().to_owned(), lines.collect::<Vec<_>>().join("\n"))
+}
+
+#[test]
+fn what_a_program_logs_is_printed_with_world_and_height_as_mundi_log_says() {
+    let (world, printed) = printed_with("warn,mundi::program=info");
+    let line = printed.lines().find(|line| line.contains("a number came")).unwrap_or_else(|| panic!("{printed}"));
+    for part in ["INFO", "mundi::program", &format!("world={world}"), "name=\"alice\"", "height=1"] {
+        assert!(line.contains(part), "`{part}` is not in {line}");
+    }
+    let (_, printed) = printed_with("warn");
+    assert!(!printed.contains("a number came"), "only warnings were wanted: {printed}");
 }

@@ -216,7 +216,7 @@ async fn errors_have_codes_say_what_to_do_and_end_as_documented() {
     assert_eq!(differs.code, 9, "{}", differs.err);
     let diverges = ask(&["world", "replay", "alice", "--program", "kv"]);
     assert_eq!(diverges.code, 9, "{}", diverges.err);
-    assert!(diverges.err.contains("first at height 1"), "{}", diverges.err);
+    assert!(diverges.err.contains("first alice at height 1"), "{}", diverges.err);
     assert!(!diverges.err.contains('\x1b'), "colours are for terminals");
 }
 

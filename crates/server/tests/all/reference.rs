@@ -73,11 +73,51 @@ fn kinds(source: &str) -> BTreeMap<&str, (BTreeSet<&str>, BTreeSet<&str>)> {
 const SENT: [&str; 6] = ["dest_world", "mode", "headers", "correlation_id", "dest_universe", "message_id"];
 const SPAWNED: [&str; 3] = ["dest_world", "manifest", "mode"];
 
+/// The texts that stand between a beginning and the next quotation mark.
+fn between<'s>(source: &'s str, begins: &[&str]) -> BTreeSet<&'s str> {
+    let found =
+        |begin: &&str| source.split(*begin).skip(1).filter_map(|rest| rest.split('"').next()).collect::<Vec<_>>();
+    begins.iter().flat_map(found).collect()
+}
+
+/// The part of a source between two texts.
+fn part<'s>(source: &'s str, from: &str, to: &str) -> &'s str {
+    let (_, rest) = source.split_once(from).unwrap_or_else(|| panic!("no `{from}`"));
+    rest.split_once(to).unwrap_or_else(|| panic!("no `{to}` after `{from}`")).0
+}
+
+/// The kinds of children, with the fields that the server reads and answers.
+fn kinds_of_children(sources: &[String; 4]) -> BTreeMap<&str, (BTreeSet<&str>, BTreeSet<&str>)> {
+    let [spec, end, cancel, done] = sources;
+    let read = &["params.text(\"", "params.text_or_none(\"", "params.get(\""][..];
+    let answers = |source| between(part(source, "Ok(map([", "]))"), &["(\""]);
+    BTreeMap::from([
+        (
+            "child.spawn",
+            (
+                between(part(spec, "pub fn read(", "\nfn read_budget("), &["fields.remove(\""]),
+                between(part(end, "fn receipt(&self", "\nfn spend_value("), &["set(\"", "[(\"", "| (\""]),
+            ),
+        ),
+        ("child.cancel", (between(cancel, read), answers(cancel))),
+        ("child.done", (between(done, read), answers(done))),
+    ])
+}
+
 #[test]
 fn every_kind_has_its_fields_on_the_page_and_no_others() {
     let (page, source) = (read("docs/reference/effects.md"), read("sdk/rust/src/kinds.rs"));
-    let (sections, kinds) = (sections(&page), kinds(&source));
+    let children = [
+        "crates/model/src/child/spec.rs",
+        "crates/store/src/protocol/children/transition.rs",
+        "crates/adapters/src/child_cancel.rs",
+        "crates/adapters/src/child_done.rs",
+    ]
+    .map(read);
+    let (sections, mut kinds) = (sections(&page), kinds(&source));
     assert!(kinds.len() >= 8, "{:?}", kinds.keys());
+    kinds.extend(kinds_of_children(&children));
+    assert!(kinds["child.spawn"].0.len() >= 4 && kinds["child.spawn"].1.len() >= 10, "{:?}", kinds["child.spawn"]);
     for (kind, (params, receipt)) in &kinds {
         let section = sections.get(*kind).unwrap_or_else(|| panic!("the page has no section on `{kind}`"));
         let (asked, answered) = section.split_once("| receipt |").expect("a table of the receipt");
