@@ -265,7 +265,9 @@ def test_results_of_a_large_world_are_small(connect: Any, server: Server, mundi:
             assert keys == sorted(set(keys)), "none is missing, none comes twice"
             await ask(client, "query", world="large", query="get", params="huge")
             difference = await ask(client, "diff", world="large", at=1)
-            assert difference["more"] is True
+            assert difference["next"] == difference["differences"][-1]["key"]
+            behind = await ask(client, "diff", world="large", at=1, after=difference["next"])
+            assert behind["differences"][0]["key"] > difference["next"]
             tried = await ask(client, "fork_and_try", world="large", event="delete", value={"key": "k00000"})
             assert [it["key"] for it in tried["difference"]["differences"]] == ["k00000"]
 

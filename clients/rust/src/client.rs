@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream, stream::BoxStream};
 use reqwest::{Body, Method};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 /// A universe of a server.
 #[derive(Debug, Clone)]
@@ -67,10 +67,17 @@ impl Mundi {
         self.http.get(&self.http.of("summary")).await
     }
 
-    /// Read-only SQL over the tables of the universe: `columns` and `rows`.
+    /// Read-only SQL over the tables of the universe: `columns` and `rows`. It takes at most 30 seconds.
     pub async fn sql(&self, query: &str) -> Result<Value, Error> {
+        self.sql_within(query, None).await
+    }
+
+    /// The same with a time of its own: at most five minutes.
+    pub async fn sql_within(&self, query: &str, timeout: Option<Duration>) -> Result<Value, Error> {
+        let timeout_ms = timeout.map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
+        let form = json!({ "query": query, "timeout_ms": timeout_ms });
         // Sent once: a query that is too large is refused as full, and would be again.
-        self.http.ask(Method::POST, &self.http.of("sql"), Some(&json!({ "query": query }))).await
+        self.http.ask(Method::POST, &self.http.of("sql"), Some(&form)).await
     }
 
     /// A world by its name or its id.
@@ -84,7 +91,8 @@ impl Mundi {
         Ok(World::new(&self.http, &created))
     }
 
-    /// All worlds that match the filters of the API: `state`, `program`, `parent`, `held_by`, `on_hold`, `failed`.
+    /// All worlds that match the filters of the API: `state`, `program`, `parent`, `held_by`, `on_hold`, `failed`, `name`, `label` …; each `label` stands for
+    /// itself, and a world has to have all of them.
     pub fn list(&self, filters: &[(&str, String)]) -> BoxStream<'static, Result<Value, Error>> {
         self.http.items(&self.http.of("worlds"), filters).boxed()
     }
@@ -191,8 +199,16 @@ impl Mundi {
         self.http.get(&self.http.of("pools")).await
     }
 
+    /// Creates a pool with the default bounds.
     pub async fn create_pool(&self, name: &str, shards: u64) -> Result<Pool, Error> {
-        self.http.post(&self.http.of("pools"), &json!({ "name": name, "shards": shards })).await?;
+        self.create_pool_with(name, &json!({ "shards": shards })).await
+    }
+
+    /// Creates a pool (`shards`, `config`).
+    pub async fn create_pool_with(&self, name: &str, options: &Value) -> Result<Pool, Error> {
+        let mut form = options.clone();
+        form["name"] = name.into();
+        self.http.post(&self.http.of("pools"), &form).await?;
         Ok(Pool::new(&self.http, name))
     }
 

@@ -170,13 +170,13 @@ impl World {
         self.http.get(&self.path(&format!("/cells/{}{}", key.join("/"), query(&at)))).await
     }
 
-    /// Forks it: `at`, `effects`, `program`, `answers` as the API has them. Without a name the new world gets a random id.
+    /// Forks it: `at`, `effects`, `program`, `answers` as the API has them. Without a name the new world is called after its parent: `alice-fork-1`.
     pub async fn fork(&self, name: Option<&str>, options: &Value) -> Result<Self, Error> {
         let forked = make(&self.http, &self.path("/fork"), name, options).await?;
         Ok(Self::new(&self.http, &forked))
     }
 
-    /// The cells that differ between this world and another, or between two heights: `with`, `at`, `with_at`, `limit`.
+    /// The cells that differ between this world and another, or between two heights: `with`, `at`, `with_at`, `after` (a key), `limit`.
     pub async fn diff(&self, parameters: &[(&str, String)]) -> Result<Vec<Value>, Error> {
         let path = self.path(&format!("/diff{}", query(parameters)));
         self.http.json(self.http.request(Method::GET, &path), Repeat::Usual).await

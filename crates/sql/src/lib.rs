@@ -12,4 +12,4 @@ mod vtab;
 
 pub use error::SqlError;
 pub use query::{Bounds, Flow, IsLate, run};
-pub use table::{Column, Condition, Op, Row, Rows, Source, Table};
+pub use table::{Column, Columns, Condition, Op, Row, Rows, Source, Table};

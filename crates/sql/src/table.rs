@@ -56,9 +56,43 @@ pub struct Condition {
     pub value: Value,
 }
 
-/// What fills the tables. A source may give more rows than the conditions ask for: SQLite checks them again, but for hidden columns.
+/// The columns that a query reads, one bit each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Columns(i32);
+
+/// Columns that have a bit of their own: those behind them are always read.
+const COLUMNS_WITH_BITS: u32 = 31;
+
+impl Columns {
+    /// Out of the mask of SQLite.
+    pub(crate) fn of_used(mask: u64) -> Self {
+        let bits = mask & ((1 << COLUMNS_WITH_BITS) - 1);
+        Self(i32::try_from(bits).unwrap_or(i32::MAX))
+    }
+
+    pub(crate) const fn of_bits(bits: i32) -> Self {
+        Self(bits)
+    }
+
+    pub(crate) const fn bits(self) -> i32 {
+        self.0
+    }
+
+    /// Whether a query reads this column. What it does not read, a source need not compute.
+    pub fn has(self, table: &Table, column: &str) -> bool {
+        let at = table.columns.iter().position(|found| found.name == column).and_then(|at| u32::try_from(at).ok());
+        at.is_some_and(|at| at >= COLUMNS_WITH_BITS || self.0 & (1 << at) != 0)
+    }
+}
+
+/// Fills the tables. A source may give more rows than the conditions ask for: SQLite checks them again, but for hidden columns.
 pub trait Source: Send + Sync + 'static {
-    fn open(&self, table: &'static Table, conditions: Vec<Condition>) -> Result<Box<dyn Rows>, SqlError>;
+    fn open(
+        &self,
+        table: &'static Table,
+        conditions: Vec<Condition>,
+        columns: Columns,
+    ) -> Result<Box<dyn Rows>, SqlError>;
 }
 
 /// The rows of one reading of a table. Called on a thread that may wait.

@@ -1,6 +1,6 @@
 //! A table of ours as a virtual table of SQLite.
 
-use crate::{Condition, Op, Row, Rows, Source, SqlError, Table};
+use crate::{Columns, Condition, Op, Row, Rows, Source, SqlError, Table};
 use rusqlite::{
     Connection, Error, ffi,
     types::{Null, ValueRef},
@@ -20,7 +20,7 @@ const WHOLE_COST: f64 = 1_000_000.0;
 /// The first error of a source in a query: SQLite passes on only its text.
 pub(crate) type Failure = Arc<Mutex<Option<SqlError>>>;
 
-/// What a virtual table knows.
+/// The columns and the rows of one virtual table.
 #[derive(Clone)]
 pub(crate) struct Given {
     pub(crate) table: &'static Table,
@@ -89,14 +89,19 @@ unsafe impl<'vtab> VTab<'vtab> for Reading {
         Ok((Cow::Owned(declaration(given.table)?), Self { base: ffi::sqlite3_vtab::default(), given }))
     }
 
-    /// Takes every condition that the table declares. Its plan, as `EXPLAIN QUERY PLAN` shows it, is the list of them.
+    /// Takes every condition that the table declares, if it compares texts byte by byte, as keys do. Its plan, as `EXPLAIN QUERY PLAN` shows it, is the
+    /// list of them, and the number before it says which columns are read.
     fn best_index(&self, info: &mut IndexInfo) -> rusqlite::Result<bool> {
         let columns = self.given.table.columns;
         let (mut plan, mut taken, mut cost) = (Vec::new(), 0, WHOLE_COST);
-        for (constraint, mut usage) in info.constraints_and_usages() {
+        let are_bytes =
+            (0..info.constraints().count()).map(|at| Ok(info.collation(at)?.eq_ignore_ascii_case("BINARY")));
+        let are_bytes = are_bytes.collect::<rusqlite::Result<Vec<bool>>>()?;
+        for ((constraint, mut usage), is_bytes) in info.constraints_and_usages().zip(are_bytes) {
             let column = usize::try_from(constraint.column()).ok().and_then(|at| Some((at, columns.get(at)?)));
             let (Some((at, column)), Some(op)) = (column, op_of(&constraint.operator())) else { continue };
-            if !column.pushed.contains(&op) {
+            // An argument is no text of a row: it is taken as it is.
+            if !column.pushed.contains(&op) || (!is_bytes && !column.hidden) {
                 continue;
             }
             if !constraint.is_usable() {
@@ -113,7 +118,7 @@ unsafe impl<'vtab> VTab<'vtab> for Reading {
             cost /= if op == Op::Eq { 1_000.0 } else { 10.0 };
         }
         info.set_estimated_cost(cost.max(1.0));
-        info.set_idx_num(taken);
+        info.set_idx_num(Columns::of_used(info.col_used()).bits());
         let named = plan.iter().map(|step| {
             let digits = step.bytes().take_while(u8::is_ascii_digit).count();
             let (at, op) = step.split_at(digits);
@@ -169,7 +174,7 @@ fn given_value(value: ValueRef<'_>) -> Value {
 #[expect(unsafe_code, reason = "SQLite casts between its own part of the struct and the whole")]
 // SAFETY: `Cursor` is `repr(C)` and begins with `sqlite3_vtab_cursor`, which is what the trait asks for.
 unsafe impl VTabCursor for Cursor<'_> {
-    fn filter(&mut self, _number: c_int, plan: Option<&str>, arguments: &Filters<'_>) -> rusqlite::Result<()> {
+    fn filter(&mut self, columns: c_int, plan: Option<&str>, arguments: &Filters<'_>) -> rusqlite::Result<()> {
         let steps = plan.unwrap_or_default().split(' ').filter(|step| !step.is_empty());
         let values = arguments.iter().map(given_value);
         let table = self.given.table;
@@ -180,7 +185,7 @@ unsafe impl VTabCursor for Cursor<'_> {
             (self.rows, self.row) = (None, None);
             return Ok(());
         }
-        let opened = self.given.source.open(table, self.conditions.clone());
+        let opened = self.given.source.open(table, self.conditions.clone(), Columns::of_bits(columns));
         self.rows = Some(opened.map_err(|error| self.given.failed(error))?);
         self.next()
     }

@@ -26,7 +26,7 @@ pub(crate) struct Sql {
     #[command(flatten)]
     server: Server,
     /// One SELECT, WITH or EXPLAIN; `-` reads it from standard input. Tables: worlds, labels, journal, cells, effects, attempts, timers, dead_letters,
-    /// workers, leases, snapshots, lineage.
+    /// workers, leases, snapshots, children, functions, lineage, pools, pool_leases, pool_resources.
     query: String,
     /// How rows are printed; `json` is the default with --format json. `ndjson` and `csv` are printed as they come, however many there are.
     #[arg(long, value_enum)]

@@ -17,7 +17,7 @@ use utoipa::ToSchema;
 /// Pages that one count reads: bounded work for a request, and few requests for many worlds.
 const COUNTED_PAGES_MAX: usize = 20;
 
-/// What is done to each world.
+/// The verb that is applied to each world.
 #[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum BulkVerb {
@@ -44,7 +44,7 @@ pub(super) struct BulkCommand {
     limit: Option<usize>,
 }
 
-/// What became of one world.
+/// The result for one world.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct BulkWorld {
     world: String,
@@ -126,7 +126,7 @@ pub(super) struct WorldCount {
 )]
 pub(super) async fn count(
     UniverseScope { universe, .. }: UniverseScope<READ>,
-    Params(params): Params<BTreeMap<String, String>>,
+    Params(params): Params<Vec<(String, String)>>,
 ) -> Result<Json<WorldCount>, Problem> {
     let (filters, page) = WorldFilters::of_query(params)?;
     let query = filters.query(&universe).await?;

@@ -164,6 +164,7 @@ pub(super) struct Fork {
     /// Its name.
     name: Option<String>,
     parent: String,
+    parent_name: Option<String>,
     forked_at: u64,
     /// The policy for its effects.
     effects: String,
@@ -218,14 +219,19 @@ pub(super) async fn fork(
     let forked = forking.await;
     let is_new = forked.as_ref().is_ok_and(|forked| forked.created != WorldCreated::Before);
     settle(growth, &universe, is_new).await;
-    let forked = forked?;
+    let forked = forked.map_err(|error| match &new.world {
+        Some(name) => Problem::from(error).naming(name, child),
+        None => error.into(),
+    })?;
     let (forked_at, before) = (forked.forked_at.get(), forked.created == WorldCreated::Before);
     if before {
         keep_name(&universe, &address).await?;
     }
     let effects = forked.policy.as_str().to_owned();
-    let name = universe.ops().names_of_worlds([child].into()).await?.remove(&child);
-    let fork = Fork { world: child.to_string(), name, parent: parent.to_string(), forked_at, effects, before };
+    let mut names = universe.names_of_worlds([child, parent].into()).await?;
+    let (name, parent_name) = (names.remove(&child), names.remove(&parent));
+    let (world, parent) = (child.to_string(), parent.to_string());
+    let fork = Fork { world, name, parent, parent_name, forked_at, effects, before };
     Ok((if before { StatusCode::OK } else { StatusCode::CREATED }, Json(fork)).into_response())
 }
 

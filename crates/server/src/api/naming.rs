@@ -30,7 +30,7 @@ pub(super) use names_world;
 /// Fills in the names of all worlds of a page, by one read.
 pub(super) async fn with_names<T: NamesWorld>(universe: &Universe, mut items: Vec<T>) -> Result<Vec<T>, Problem> {
     let worlds = items.iter().filter_map(|item| item.world()?.parse().ok()).collect();
-    let names: BTreeMap<WorldId, String> = universe.ops().names_of_worlds(worlds).await?;
+    let names: BTreeMap<WorldId, String> = universe.names_of_worlds(worlds).await?;
     if names.is_empty() {
         return Ok(items);
     }
@@ -46,7 +46,7 @@ pub(super) async fn with_names<T: NamesWorld>(universe: &Universe, mut items: Ve
 /// The same for one.
 pub(super) async fn with_name<T: NamesWorld>(universe: &Universe, mut item: T) -> Result<T, Problem> {
     if let Some(world) = item.world().and_then(|world| world.parse::<WorldId>().ok())
-        && let Some(name) = universe.ops().names_of_worlds([world].into()).await?.remove(&world)
+        && let Some(name) = universe.names_of_worlds([world].into()).await?.remove(&world)
     {
         item.set_name(name);
     }

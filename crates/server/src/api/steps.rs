@@ -5,6 +5,7 @@ use super::{
     extract::{Name, Params, READ, WorldScope},
     json, limit,
     moment::Moment,
+    naming::{names_world, with_name},
     state::{Cell, Difference},
 };
 use axum::Json;
@@ -33,6 +34,7 @@ pub(super) struct StepParams {
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Step {
     world: String,
+    world_name: Option<String>,
     record: json::JournalRecord,
     /// The cells that it changed, in key order: as they were (`left`) and as they became (`right`). What a step does to cells is
     /// done with the record that caused it; records that follow from it change none.
@@ -53,6 +55,8 @@ pub(super) struct Step {
     logical_now: Moment,
     paused: bool,
 }
+
+names_world!(Step);
 
 /// An intent that waited for its receipt, or a timer that had not fired.
 #[derive(Debug, Serialize, ToSchema)]
@@ -96,8 +100,9 @@ pub(super) async fn step(
     let more_changes = found.changes.len() > items_max;
     found.changes.truncate(items_max);
     let listed = |open: &[OpenIntent]| open.iter().take(items_max).map(Open::from).collect();
-    Ok(Json(Step {
+    let step = Step {
         world: world.to_string(),
+        world_name: None,
         record: json::record(&found.record),
         open_intents: listed(&found.open_intents),
         open_intents_total: found.open_intents.len(),
@@ -110,5 +115,6 @@ pub(super) async fn step(
         logical_now_ns: found.logical_now_ns,
         logical_now: Moment::of(found.logical_now_ns),
         paused: found.is_paused,
-    }))
+    };
+    Ok(Json(with_name(&universe, step).await?))
 }

@@ -25,7 +25,7 @@ pub(super) struct WhyWorld {
 /// Something that a world waits for. What does not belong to the cause is left out.
 #[derive(Debug, Default, Serialize, ToSchema)]
 pub(super) struct WhyCause {
-    /// `nothing_to_do`, `archived`, `deleted`, `paused`, `person`, `inbox`, `room`, `lease`, `program`, `children`, `effect` or `timer`.
+    /// `nothing_to_do`, `archived`, `deleted`, `paused`, `person`, `inbox`, `budget`, `room`, `lease`, `program`, `children`, `effect` or `timer`.
     cause: &'static str,
     /// The same for people.
     detail: String,
@@ -59,6 +59,12 @@ pub(super) struct WhyCause {
     /// The input that it is on hold at.
     #[serde(skip_serializing_if = "Option::is_none")]
     input: Option<String>,
+    /// The budget that is used up: the name of a quota, or `universe_calls_max` of the kind of effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    budget: Option<&'static str>,
+    /// How much it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<u64>,
 }
 
 impl From<&Cause> for WhyCause {
@@ -76,6 +82,13 @@ impl From<&Cause> for WhyCause {
                 ..new
             },
             Cause::Inbox { items, code, .. } => Self { items: Some(*items), code: Some(code.clone()), ..new },
+            Cause::Budget(spent) => Self { budget: Some(spent.quota), limit: Some(spent.limit), ..new },
+            Cause::KindBudget { kind, calls_max } => Self {
+                budget: Some("universe_calls_max"),
+                limit: Some(*calls_max as u64),
+                kind: Some(kind.clone()),
+                ..new
+            },
             Cause::Lease { holder, until_ns, .. } => {
                 Self { by: Some(holder.to_string()), until: Some(Moment::of(*until_ns)), ..new }
             }
@@ -103,8 +116,8 @@ impl From<&Cause> for WhyCause {
     }
 }
 
-/// Why a world is not moving: nothing to do, paused and by whom, on hold, or waiting for children, an effect, a timer, a worker with room, a lease or a
-/// program that is compiled.
+/// Why a world is not moving: nothing to do, paused and by whom, on hold, or waiting for children, an effect, a timer, room in a budget, a worker with room, a
+/// lease or a program that is compiled. Budgets are those of the process that answers.
 #[utoipa::path(
     get, path = "/v1/u/{universe}/worlds/{world}/why", operation_id = "world_why", tag = "worlds",
     responses((status = 200, body = WhyWorld)),

@@ -13,7 +13,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use utoipa::{IntoParams, ToSchema};
 
-/// What worlds are found by. All that is given has to hold.
+/// The filters of a list of worlds. All that are given have to hold.
 #[derive(Debug, Clone, Default, Deserialize, IntoParams, ToSchema)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -25,8 +25,9 @@ pub(super) struct WorldFilters {
     pub(super) name: Option<String>,
     /// Only worlds whose name contains this, in small or large letters.
     pub(super) name_contains: Option<String>,
-    /// Only worlds with these labels: `customer=17`, or `customer` for any value; several are separated by commas.
-    pub(super) label: Option<String>,
+    /// Only worlds with this label: `customer=17`, or `customer` for any value. Given several times (in JSON as an array), worlds with all of them.
+    #[param(value_type = Option<Vec<String>>)]
+    pub(super) label: Option<LabelFilter>,
     /// Only forks of this world.
     pub(super) parent: Option<String>,
     /// Only worlds whose lease is held by this worker; `anybody` or `nobody`.
@@ -53,9 +54,42 @@ pub(super) struct WorldFilters {
     pub(super) sort: Option<String>,
 }
 
+/// One label, or several. A value may contain any character but a control character, so nothing separates labels within a text.
+#[derive(Debug, Clone, Deserialize, ToSchema)]
+#[serde(untagged)]
+pub(super) enum LabelFilter {
+    One(String),
+    All(Vec<String>),
+}
+
+impl LabelFilter {
+    fn texts(&self) -> &[String] {
+        match self {
+            Self::One(text) => std::slice::from_ref(text),
+            Self::All(texts) => texts,
+        }
+    }
+}
+
+/// The parameters of an address, of which only `label` may be given several times.
+fn parameters(pairs: Vec<(String, String)>) -> Result<(BTreeMap<String, String>, Vec<String>), Problem> {
+    let (mut params, mut labels) = (BTreeMap::new(), Vec::new());
+    for (name, value) in pairs {
+        if name == "label" {
+            labels.push(value);
+        } else if params.contains_key(&name) {
+            return Err(Problem::invalid(format!("{name}: given several times; only `label` may be")));
+        } else {
+            params.insert(name, value);
+        }
+    }
+    Ok((params, labels))
+}
+
 impl WorldFilters {
     /// Out of the query of an address, with the page that is asked for.
-    pub(super) fn of_query(mut params: BTreeMap<String, String>) -> Result<(Self, PageParams), Problem> {
+    pub(super) fn of_query(pairs: Vec<(String, String)>) -> Result<(Self, PageParams), Problem> {
+        let (mut params, labels) = parameters(pairs)?;
         let after = params.remove("after");
         let limit = params.remove("limit").map(|limit| limit.parse()).transpose();
         let limit = limit.map_err(|_| Problem::invalid("limit: expected a number"))?;
@@ -68,11 +102,12 @@ impl WorldFilters {
             (name, value)
         });
         let filters = serde_json::from_value(Value::Object(typed.collect()));
-        let filters = filters.map_err(|error| Problem::invalid(format!("filters: {error}")))?;
-        Ok((filters, PageParams { after, limit }))
+        let filters: Self = filters.map_err(|error| Problem::invalid(format!("filters: {error}")))?;
+        let label = (!labels.is_empty()).then_some(LabelFilter::All(labels));
+        Ok((Self { label, ..filters }, PageParams { after, limit }))
     }
 
-    /// What holds for every world is no filter: a bulk command with an empty text would be one about all of them.
+    /// A filter that holds for every world is refused: a bulk command with an empty text would be one about all of them.
     fn check(&self) -> Result<(), Problem> {
         for (of, text) in [("name", &self.name), ("name_contains", &self.name_contains)] {
             if text.as_deref() == Some("") {
@@ -87,12 +122,13 @@ impl WorldFilters {
 
     /// Whether they ask for anything.
     pub(super) fn is_empty(&self) -> bool {
-        let Self { state, name, name_contains, label, parent, held_by, program, .. } = self;
-        let texts = [state, name, name_contains, label, parent, held_by, program];
+        let Self { state, name, name_contains, parent, held_by, program, .. } = self;
+        let texts = [state, name, name_contains, parent, held_by, program];
         let times = [&self.created_after, &self.created_before, &self.active_after, &self.active_before];
         texts.iter().chain(&times).all(|text| text.is_none())
             && [self.on_hold, self.failed, self.dead_letters].iter().all(Option::is_none)
             && self.effects_older_than_s.is_none()
+            && self.label.is_none()
     }
 
     pub(super) async fn query(&self, universe: &Universe) -> Result<WorldQuery, Problem> {
@@ -111,6 +147,8 @@ impl WorldFilters {
             filter: WorldFilter { state: None, parent, held: self.held()?, on_hold: self.on_hold, failed: self.failed },
             state: self.state.as_deref().map(state).transpose()?,
             name_prefix: self.name.clone(),
+            name_from: None,
+            name_before: None,
             name_contains: self.name_contains.clone(),
             labels: self.labels()?,
             manifests,
@@ -147,11 +185,15 @@ impl WorldFilters {
     }
 
     fn labels(&self) -> Result<Vec<(String, Option<String>)>, Problem> {
-        let Some(given) = self.label.as_deref() else { return Ok(Vec::new()) };
-        let pairs = given.split(',').map(|pair| {
+        let Some(given) = &self.label else { return Ok(Vec::new()) };
+        // An empty list would hold for every world.
+        if given.texts().is_empty() {
+            return Err(Problem::invalid("label: expected at least one label"));
+        }
+        let pairs = given.texts().iter().map(|pair| {
             let (key, value) = match pair.split_once('=') {
                 Some((key, value)) => (key, Some(value.to_owned())),
-                None => (pair, None),
+                None => (&**pair, None),
             };
             check_label_key(key).map_err(|error| Problem::invalid(format!("label: {error}")))?;
             Ok((key.to_owned(), value))

@@ -46,7 +46,7 @@ pub(super) struct World {
     lease: Option<LeaseOf>,
     /// The hash of the manifest that holds at its head.
     manifest: Option<String>,
-    /// What people call it, if it has a name: `todo@2`, or the name alone of a program that comes with the server.
+    /// The name of its program, if it has one: `todo@2`, or the name alone of a program that comes with the server.
     program: Option<String>,
     /// Why no worker runs it, until it is retried, skipped, resumed or upgraded.
     hold: Option<HoldOf>,
@@ -54,16 +54,16 @@ pub(super) struct World {
     failures: u64,
     /// The newest of them.
     failed: Option<FailedOf>,
-    /// What becomes of the effects of a fork, or of a world that was imported.
+    /// The policy for the effects of a fork, or of a world that was imported.
     effects: Option<String>,
-    /// What people find it by.
+    /// Its labels, by which people find it.
     labels: BTreeMap<String, String>,
     /// The next height.
     head: Option<u64>,
     /// When a worker last opened or released it; 0 or null if none did.
     active_at_ns: Option<u64>,
     active_at: Option<Moment>,
-    /// What it waits for, in a few words: `…/why` says all about it.
+    /// The cause that it waits for, in a few words: `…/why` says all about it.
     waits: Option<String>,
 }
 
@@ -113,7 +113,7 @@ pub(super) struct HoldOf {
     height: u64,
     /// The input that it stands at: the first item that waits in its inbox, or the one whose step failed.
     seq: Option<String>,
-    /// What the input is whose step failed: `event add`. Absent if its turns failed.
+    /// The input whose step failed: `event add`. Absent if its turns failed.
     failed_input: Option<String>,
 }
 
@@ -229,7 +229,7 @@ pub(super) struct NewWorld {
     program: Option<String>,
     /// Or the hash of a manifest.
     manifest: Option<String>,
-    /// What people find it by.
+    /// Its labels, by which people find it.
     labels: Option<BTreeMap<String, String>>,
     /// Or a snapshot of another world, which it begins with; it has that one's manifest, and repeats none of its effects.
     seed: Option<Seed>,
@@ -248,7 +248,7 @@ pub(super) struct Seed {
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Created {
     world: String,
-    /// What it is called, if it has a name.
+    /// Its name, if it has one.
     name: Option<String>,
     manifest: String,
     /// It was there before.
@@ -305,7 +305,7 @@ fn named(problem: Problem, new: &NewWorld, world: WorldId) -> Problem {
     }
 }
 
-/// What a new world shall be called; an id that was drawn at random if nothing was said.
+/// The id of a new world: derived from its name, or drawn at random without one.
 pub(super) async fn wanted(universe: &Universe, name: Option<&str>) -> Result<WorldAddress, Problem> {
     let Some(name) = name else { return Ok(WorldId::from_bytes(universe.plane().random()).into()) };
     let address = address_of(name)?;
@@ -410,23 +410,26 @@ pub(super) async fn manifest_of(
 )]
 pub(super) async fn list(
     UniverseScope { universe, .. }: UniverseScope<READ>,
-    Params(params): Params<BTreeMap<String, String>>,
+    Params(params): Params<Vec<(String, String)>>,
 ) -> Result<Json<ListPage<World>>, Problem> {
     let (filters, page) = WorldFilters::of_query(params)?;
     let (query, limit) = (filters.query(&universe).await?, page.limit()?);
     let after = page.after.as_deref().map(str::parse).transpose()?;
     let page = universe.ops().find_worlds(query, after, limit).await?;
-    let items = shown(&universe, page.items).await?;
+    let items = shown(&universe, page.items, true).await?;
     Ok(Json(ListPage { items, next: page.next.map(|next| next.to_string()) }))
 }
 
-/// Worlds as lists show them.
-pub(super) async fn shown(universe: &Universe, found: Vec<WorldSummary>) -> Result<Vec<World>, Problem> {
+/// Worlds as lists show them; `waits` says whether what each waits for is read, which is a look at its own keys.
+pub(super) async fn shown(universe: &Universe, found: Vec<WorldSummary>, waits: bool) -> Result<Vec<World>, Problem> {
     let names = universe.names_of(found.iter().filter_map(|found| found.manifest).collect()).await?;
     let mut items = Vec::with_capacity(found.len());
     for found in found {
         let state = state_of(universe, found.world, &found.meta).await;
-        let waits = universe.ops().waits_briefly(&found).await?;
+        let waits = match waits {
+            true => universe.ops().waits_briefly(found.world, &found.meta, found.lease.as_ref()).await?,
+            false => None,
+        };
         let WorldSummary { world, meta, lease, failure, manifest, head, active_at_ns } = found;
         let world = World::new(world, &meta, lease, failure.as_ref()).running(manifest, &names);
         let active_at = active_at_ns.map(Moment::of);
@@ -443,7 +446,7 @@ pub(super) async fn describe(
     WorldScope { universe, world, .. }: WorldScope<READ>,
 ) -> Result<Json<WorldDetails>, Problem> {
     let found = universe.ops().describe_world(world).await?;
-    let waits = universe.ops().waits_for(&found).await?.map(|waits| waits.to_string());
+    let waits = universe.ops().waits_briefly(world, &found.meta, found.lease.as_ref()).await?;
     let names = universe.names_of(found.manifest.into_iter().collect()).await?;
     let shown = World {
         state: state_of(&universe, world, &found.meta).await,

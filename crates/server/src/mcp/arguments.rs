@@ -25,15 +25,39 @@ pub(super) struct OfWorld {
     pub(super) world: String,
 }
 
+/// One text, or several.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Strings {
+    One(String),
+    All(Vec<String>),
+}
+
+impl Strings {
+    pub(super) fn into_vec(self) -> Vec<String> {
+        match self {
+            Self::One(text) => vec![text],
+            Self::All(texts) => texts,
+        }
+    }
+}
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FindWorlds {
     pub(super) name: Option<String>,
     pub(super) name_contains: Option<String>,
-    pub(super) label: Option<String>,
+    pub(super) label: Option<Strings>,
     pub(super) state: Option<String>,
     pub(super) program: Option<String>,
     pub(super) parent: Option<String>,
+    pub(super) held_by: Option<String>,
+    pub(super) created_after: Option<String>,
+    pub(super) created_before: Option<String>,
+    pub(super) active_after: Option<String>,
+    pub(super) active_before: Option<String>,
+    pub(super) dead_letters: Option<bool>,
+    pub(super) effects_older_than_s: Option<u64>,
     pub(super) on_hold: Option<bool>,
     pub(super) failed: Option<bool>,
     pub(super) sort: Option<String>,
@@ -84,6 +108,7 @@ pub(super) struct Diff {
     pub(super) with: Option<String>,
     pub(super) at: Option<u64>,
     pub(super) with_at: Option<u64>,
+    pub(super) after: Option<String>,
     pub(super) limit: Option<usize>,
 }
 

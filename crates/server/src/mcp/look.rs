@@ -2,7 +2,9 @@
 
 use super::{
     Outcome, Session,
-    arguments::{DeadLetters, Diff, Effects, FindWorlds, Journal, OfWorld, Query, Rehearse, Sql, State, limit},
+    arguments::{
+        DeadLetters, Diff, Effects, FindWorlds, Journal, OfWorld, Query, Rehearse, Sql, State, Strings, limit,
+    },
     escape, query,
     shorten::cut_text,
 };
@@ -31,19 +33,28 @@ fn list(page: &Value, item: impl Fn(&Value) -> Value) -> Value {
 }
 
 pub(super) async fn find_worlds(session: &Session, given: FindWorlds) -> Outcome {
-    let parameters = query(&[
+    let labels = given.label.map(Strings::into_vec).unwrap_or_default();
+    let labels = labels.into_iter().map(|label| ("label", Some(label)));
+    let others = [
         ("name", given.name),
         ("name_contains", given.name_contains),
-        ("label", given.label),
         ("state", given.state),
         ("program", given.program),
         ("parent", given.parent),
+        ("held_by", given.held_by),
+        ("created_after", given.created_after),
+        ("created_before", given.created_before),
+        ("active_after", given.active_after),
+        ("active_before", given.active_before),
+        ("dead_letters", text(given.dead_letters)),
+        ("effects_older_than_s", text(given.effects_older_than_s)),
         ("on_hold", text(given.on_hold)),
         ("failed", text(given.failed)),
         ("sort", given.sort),
         ("after", given.after),
         ("limit", text(Some(limit(given.limit)))),
-    ]);
+    ];
+    let parameters = query(&labels.chain(others).collect::<Vec<_>>());
     let page = session.get(&format!("worlds{parameters}")).await?;
     let members = [
         "name",
@@ -136,13 +147,15 @@ pub(super) async fn diff(session: &Session, given: Diff) -> Outcome {
         ("with", given.with),
         ("at", text(given.at)),
         ("with_at", text(given.with_at)),
+        ("after", given.after),
         ("limit", text(Some(count + 1))),
     ]);
     let found = session.get(&format!("worlds/{}/diff{parameters}", escape(&given.world))).await?;
     let mut differences = found.as_array().cloned().unwrap_or_default();
     let more = differences.len() > count;
     differences.truncate(count);
-    Ok(json!({ "differences": differences, "more": more }))
+    let next = differences.last().filter(|_| more).map(|last| last["key"].clone());
+    Ok(json!({ "differences": differences, "next": next }))
 }
 
 pub(super) async fn lineage(session: &Session, given: &OfWorld) -> Outcome {
@@ -163,6 +176,7 @@ fn effect(effect: &Value) -> Value {
         "effect",
         "stage",
         "world",
+        "world_name",
         "height",
         "kind",
         "params",
@@ -188,7 +202,7 @@ pub(super) async fn dead_letters(session: &Session, given: DeadLetters) -> Outco
     let DeadLetters { world, queue, after, limit: count } = given;
     let parameters =
         query(&[("world", world), ("queue", queue), ("after", after), ("limit", text(Some(limit(count))))]);
-    let members = ["letter", "world", "code", "reason", "attempts", "at", "item"];
+    let members = ["letter", "world", "world_name", "code", "reason", "attempts", "at", "item"];
     Ok(list(&session.get(&format!("dead-letters{parameters}")).await?, |letter| picked(letter, &members)))
 }
 

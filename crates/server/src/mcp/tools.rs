@@ -64,10 +64,17 @@ pub(super) const TOOLS: &[Tool] = &[
         &[
             ("name", "string", "names that begin with this"),
             ("name_contains", "string", "names that contain this, in small or large letters"),
-            ("label", "string", "`key=value`, or `key` for any value"),
+            ("label", "strings", "`key=value`, or `key` for any value; several of them for worlds with all of them"),
             ("state", "string", "live, paused, on_hold, archived, deleting or deleted"),
             ("program", "string", "`todo`, `todo@2` or the hash of a manifest"),
             ("parent", "string", "only forks of this world"),
+            ("held_by", "string", "only worlds whose lease this worker has; `anybody` or `nobody`"),
+            ("created_after", "string", "created at this time (RFC 3339) or later"),
+            ("created_before", "string", "created before this time"),
+            ("active_after", "string", "opened or released by a worker at this time or later"),
+            ("active_before", "string", "not opened or released since this time"),
+            ("dead_letters", "boolean", "true: only worlds with dead letters"),
+            ("effects_older_than_s", "integer", "only worlds with an effect that has been open for so many seconds"),
             ("on_hold", "boolean", "only worlds on hold, or only the others"),
             ("failed", "boolean", "only worlds with failed steps, or only the others"),
             ("sort", "string", "id, name, created, newest, or active: those first that were active last"),
@@ -85,8 +92,8 @@ pub(super) const TOOLS: &[Tool] = &[
     tool(
         "sql",
         Right::Read,
-        "Read-only SQL (SQLite) over worlds, labels, journal, cells, effects, attempts, timers, dead_letters, workers, leases, snapshots and \
-         lineage of this universe. Use LIMIT: of many rows only the first are shown.",
+        "Read-only SQL (SQLite) over worlds, labels, journal, cells, effects, attempts, timers, dead_letters, workers, leases, snapshots, \
+         children, functions, lineage, pools, pool_leases and pool_resources of this universe. Use LIMIT: of many rows only the first are shown.",
         &[("query", "string!", "one SELECT")],
     ),
     tool(
@@ -121,6 +128,7 @@ pub(super) const TOOLS: &[Tool] = &[
             ("with", "string", "the other world; the same one if it is not given"),
             AT,
             ("with_at", "integer", "the height on the other side"),
+            ("after", "string", "the `next` of the page before: a key"),
             LIMIT,
         ],
     ),
@@ -204,7 +212,7 @@ pub(super) const TOOLS: &[Tool] = &[
         &[
             WORLD,
             ("at", "integer", "the fork shares all records below this height; the newest if it is not given"),
-            ("name", "string", "of the fork; a random id if it is not given"),
+            ("name", "string", "of the fork; called after its parent if it is not given: `alice-fork-1`"),
             ("event", "string", "an event to send to the fork"),
             ("value", "any", "its value"),
             ("program", "string", "another program that the fork runs"),
@@ -263,6 +271,11 @@ impl Tool {
         let one = |(name, kind, about): &(&str, &str, &str)| {
             let schema = match kind.trim_end_matches('!') {
                 "any" => json!({ "description": about }),
+                "strings" => json!({
+                    "type": ["string", "array"],
+                    "items": { "type": "string" },
+                    "description": about,
+                }),
                 kind => json!({ "type": kind, "description": about }),
             };
             ((*name).to_owned(), schema)

@@ -34,9 +34,10 @@ pub(super) async fn fork_and_try(session: &Session, given: Trial) -> Outcome {
     };
     let (is_idle, now) = settled(session, &id, until).await?;
     let records = Journal { world: id.clone(), from: Some(forked_at), limit: None, full: false };
-    let difference = Diff { world: id.clone(), with: Some(world), at: None, with_at: Some(forked_at), limit: None };
+    let difference = Diff { world: id.clone(), with: Some(world), at: None, with_at: Some(forked_at), after: None, limit: None };
     Ok(json!({
-        "fork": name_or_id(name, &id),
+        "fork": fork["name"].as_str().unwrap_or(&id),
+        "world": id,
         "forked_at": forked_at,
         "effects": fork["effects"],
         "reply": reply,
@@ -56,10 +57,6 @@ fn given_members(body: Value) -> Value {
         Value::Object(members) => members.into_iter().filter(|(_, value)| !value.is_null()).collect(),
         other => other,
     }
-}
-
-fn name_or_id(name: Option<String>, id: &str) -> String {
-    name.unwrap_or_else(|| id.to_owned())
 }
 
 /// The reply to the event, or what came in its place. That a program fails is a result of the trial, too.

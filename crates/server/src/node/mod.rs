@@ -18,6 +18,7 @@
 //! ```
 
 mod admission;
+mod budgets;
 mod config;
 mod edge;
 mod error;
@@ -238,12 +239,12 @@ impl Node {
         self.0.metrics.clone()
     }
 
-    /// What the manifests allow that effects were asked for under.
+    /// The policies of the manifests under which effects were asked for.
     pub fn policies(&self) -> &PolicyContexts {
         &self.0.policies
     }
 
-    /// What the worker shells of this process counted, by kind.
+    /// The counters of this process's worker shells, by kind.
     pub fn shell_counters(&self) -> [(&'static str, Counters); 4] {
         self.0.reports.counters()
     }

@@ -323,7 +323,7 @@ async fn an_effect_that_waits_for_room_in_a_budget_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path()).await;
     let put = server.request(Method::PUT, "/v1/universes/default/quotas").body(json!({ "effects_max": 1 }).to_string());
-    Answer::of(put.send().await.unwrap()).await.ok(200);
+    Answer::of(put.send().await.unwrap()).await.ok(204);
     create(&server, "k", "kv", json!({})).await;
     for key in ["a", "b"] {
         let ask = json!({ "key": key, "kind": "external.task", "params": {} });
@@ -439,9 +439,8 @@ async fn sql_hands_conditions_to_indexes_and_finds_the_same_without_them() {
         create(&server, name, "counter", json!({})).await;
     }
     server.post(&format!("{W}/bob/call/add"), &json!(1)).await.ok(200);
-    let rows = async |query: &str| {
-        server.post(&format!("{U}/sql"), &json!({ "query": query })).await.ok(200)["rows"].clone()
-    };
+    let rows =
+        async |query: &str| server.post(&format!("{U}/sql"), &json!({ "query": query })).await.ok(200)["rows"].clone();
     let created = rows("select created_at from worlds where name = 'bob'").await[0][0].as_str().unwrap().to_owned();
     let active = rows("select active_at from worlds where name = 'bob'").await[0][0].as_str().unwrap().to_owned();
     let second = format!("{}Z", &created[..19]);
@@ -490,13 +489,13 @@ async fn sql_reads_pools_their_leases_and_resources_and_functions() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path()).await;
     server.post(&format!("{U}/pools"), &json!({ "name": "gpus", "shards": 2 })).await.ok(201);
-    let resources = json!({ "resources": [{ "name": "g0", "labels": ["a100"] }, { "name": "g1" }, { "name": "g2" }] });
+    let resources =
+        json!({ "resources": [{ "resource": "g0", "labels": ["a100"] }, { "resource": "g1" }, { "resource": "g2" }] });
     server.post(&format!("{U}/pools/gpus/resources"), &resources).await.ok(200);
     let reserve = json!({ "label": "a100", "holder": "agent", "ttl_slots": 1_000 });
     let lease = server.post(&format!("{U}/pools/gpus/reserve"), &reserve).await.ok(200);
-    let rows = async |query: &str| {
-        server.post(&format!("{U}/sql"), &json!({ "query": query })).await.ok(200)["rows"].clone()
-    };
+    let rows =
+        async |query: &str| server.post(&format!("{U}/sql"), &json!({ "query": query })).await.ok(200)["rows"].clone();
     assert_eq!(rows("select pool, shards, config ->> 'slot_ms' > 0 from pools").await, json!([["gpus", 2, 1]]));
     let found = rows("select lease_id, pool, state, json_array_length(resource_ids) from pool_leases").await;
     assert_eq!(found, json!([[lease["lease_id"], "gpus", "reserved", 1]]));
@@ -510,7 +509,8 @@ async fn sql_reads_pools_their_leases_and_resources_and_functions() {
     assert_eq!(each[0][0].as_u64().unwrap() + each[1][0].as_u64().unwrap(), 3);
     assert_eq!(rows("select count(*) from functions").await, json!([[0]]));
     create(&server, "k", "kv", json!({})).await;
-    let head = json!({ "format": 2, "function": "order", "key": "17", "state": "running", "run": 0, "asked": 3, "waits": [] });
+    let head =
+        json!({ "format": 2, "function": "order", "key": "17", "state": "running", "run": 0, "asked": 3, "waits": [] });
     server.post(&format!("{W}/k/call/put"), &json!({ "key": "$fn/i/order/17", "value": head })).await.ok(200);
     let found = rows("select name, instance, state, awaits from functions('k') where function = 'order'").await;
     assert_eq!(found, json!([["k", "order/17", "running", 3]]));

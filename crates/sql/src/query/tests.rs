@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Column, Condition, Op, Row, Rows};
+use crate::{Column, Columns, Condition, Op, Row, Rows};
 use serde_json::json;
 use std::sync::{
     Mutex,
@@ -15,7 +15,7 @@ static NUMBERS: Table = Table {
     about: "",
     columns: &[
         column("n", "INTEGER", &[Op::Eq, Op::Ge, Op::Lt], false),
-        column("word", "TEXT", &[], false),
+        column("word", "TEXT", &[Op::Eq], false),
         column("doc", "JSON", &[], false),
         column("of", "TEXT", &[Op::Eq], true),
     ],
@@ -26,6 +26,7 @@ static NUMBERS: Table = Table {
 struct Numbers {
     end: i64,
     asked: Mutex<Vec<Vec<Condition>>>,
+    columns: Mutex<Vec<Columns>>,
     made: Arc<AtomicU64>,
 }
 
@@ -47,7 +48,8 @@ impl Rows for Counting {
 }
 
 impl Source for Numbers {
-    fn open(&self, _: &'static Table, conditions: Vec<Condition>) -> Result<Box<dyn Rows>, SqlError> {
+    fn open(&self, _: &'static Table, conditions: Vec<Condition>, columns: Columns) -> Result<Box<dyn Rows>, SqlError> {
+        self.columns.lock().unwrap().push(columns);
         let (mut from, mut end) = (0, self.end);
         for condition in conditions.iter().filter(|condition| condition.column == "n") {
             let value = condition.value.as_i64().unwrap_or(0);
@@ -106,13 +108,46 @@ fn a_query_joins_groups_and_reads_json() {
 fn conditions_are_handed_to_the_source_and_shown_in_the_plan() {
     let source = Arc::new(Numbers { end: 500, ..Numbers::default() });
     ask_of(source.clone(), "select n from numbers('alice') where n >= 7 and n < 9 and word = 'w1'", BOUNDS).unwrap();
-    let asked = source.asked.lock().unwrap().remove(0);
-    let mut told: Vec<_> = asked.iter().map(|it| format!("{}{}{}", it.column, it.op.as_str(), it.value)).collect();
-    told.sort();
-    assert_eq!(told, ["n<9", "n>=7", "of=\"alice\""]);
+    assert_eq!(asked(&source), ["n<9", "n>=7", "of=\"alice\"", "word=\"w1\""]);
     assert_eq!(source.made.load(Ordering::Relaxed), 2, "no more rows than the keys give");
     let plan = ask("explain query plan select n from numbers where n >= 7").unwrap();
     assert!(plan[0][3].as_str().is_some_and(|step| step.contains("n>=")), "{plan:?}");
+}
+
+/// The conditions of the newest reading.
+fn asked(source: &Numbers) -> Vec<String> {
+    let asked = source.asked.lock().unwrap().pop().unwrap();
+    let mut told: Vec<_> = asked.iter().map(|it| format!("{}{}{}", it.column, it.op.as_str(), it.value)).collect();
+    told.sort();
+    told
+}
+
+#[test]
+fn a_condition_that_compares_texts_in_another_way_than_byte_by_byte_is_not_handed_to_the_source() {
+    let source = Arc::new(Numbers { end: 9, ..Numbers::default() });
+    for text in [
+        "n, word from numbers where word = 'W1' collate nocase",
+        "n, word from numbers where word = 'w1  ' collate rtrim",
+    ] {
+        let rows = ask_of(source.clone(), &format!("select {text}"), BOUNDS).unwrap();
+        assert_eq!((rows.len(), asked(&source)), (3, Vec::<String>::new()), "{text}");
+    }
+    let rows = ask_of(source.clone(), "select n from numbers where word = 'w1' collate binary", BOUNDS).unwrap();
+    assert_eq!((rows.len(), asked(&source)), (3, vec!["word=\"w1\"".to_owned()]));
+}
+
+#[test]
+fn a_source_hears_which_columns_are_read() {
+    let source = Arc::new(Numbers { end: 9, ..Numbers::default() });
+    let read = |text: &str| {
+        ask_of(source.clone(), text, BOUNDS).unwrap();
+        let columns = source.columns.lock().unwrap().pop().unwrap();
+        NUMBERS.columns.iter().map(|it| it.name).filter(|name| columns.has(&NUMBERS, name)).collect::<Vec<_>>()
+    };
+    assert_eq!(read("select count(*) from numbers"), Vec::<&str>::new());
+    assert_eq!(read("select doc ->> 'twice' from numbers where n > 3"), ["n", "doc"]);
+    assert_eq!(read("select word, count(*) from numbers group by 1"), ["word"]);
+    assert_eq!(read("select * from numbers"), ["n", "word", "doc"]);
 }
 
 #[test]

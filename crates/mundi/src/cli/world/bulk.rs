@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        client::{Server, escape},
+        client::Server,
         exit::{Failed, Outcome},
         output::Out,
         progress::Progress,
@@ -14,6 +14,7 @@ use super::{
 use clap::Args;
 use reqwest::Method;
 use serde_json::{Value, json};
+use std::pin::pin;
 
 #[derive(Args)]
 pub(crate) struct Bulk {
@@ -60,7 +61,7 @@ impl Bulk {
     }
 
     async fn many(&self, out: Out, verb: &str) -> Outcome {
-        let total = self.count().await?;
+        let (total, _) = self.filters.count(&self.server, self.after.as_deref()).await?;
         if verb == "delete" && !self.yes && !self.dry_run {
             confirm(&format!("delete {total} worlds for good?"))?;
         }
@@ -79,13 +80,19 @@ impl Bulk {
         }
     }
 
-    /// All pages; up to the first that fails, and then where to go on.
+    /// All pages; up to the first that fails or is interrupted, and then where to go on.
     async fn pages(&self, verb: &str, progress: &Progress) -> (Vec<Value>, Value, Option<Failed>) {
         let (mut results, mut after) = (Vec::new(), self.after.clone().map_or(Value::Null, Value::String));
+        let mut interrupt = pin!(interrupt());
         loop {
             let filters = Value::Object(self.filters.object());
             let command = json!({ "verb": verb, "filters": filters, "dry_run": self.dry_run, "after": after });
-            let page = match self.server.post(&self.server.of("bulk"), &command).await {
+            let path = self.server.of("bulk");
+            let answered = tokio::select! {
+                answered = self.server.post(&path, &command) => answered,
+                () = &mut interrupt => Err(interrupted(&after)),
+            };
+            let page = match answered {
                 Ok(page) => page,
                 Err(failed) => return (results, after, Some(failed)),
             };
@@ -98,13 +105,20 @@ impl Bulk {
             }
         }
     }
+}
 
-    /// How many worlds it is about, as far as one count says.
-    async fn count(&self) -> Outcome<u64> {
-        let given = self.filters.pairs().into_iter();
-        let given: Vec<String> =
-            given.filter_map(|(name, value)| Some(format!("{name}={}", escape(&value?)))).collect();
-        let counted = self.server.get(&self.server.of(&format!("world-count?{}", given.join("&")))).await?;
-        Ok(counted["count"].as_u64().unwrap_or(0))
+/// Returns when the command is interrupted (Ctrl-C).
+async fn interrupt() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending::<()>().await; // it cannot be heard: the process ends as any other
     }
+}
+
+/// The page that was asked for may have been carried out: it is given again.
+fn interrupted(after: &Value) -> Failed {
+    let on = match after.as_str() {
+        Some(after) => format!("the same command with --after {after} goes on"),
+        None => "give the same command again".to_owned(),
+    };
+    Failed::plain(format!("interrupted: {on}; a world that was done already stays as it is"))
 }

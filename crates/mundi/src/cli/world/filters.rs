@@ -65,8 +65,8 @@ impl Filters {
     /// As query parameters.
     pub(super) fn pairs(&self) -> Vec<(&'static str, Option<String>)> {
         let only = |wanted: bool| wanted.then(|| "true".to_owned());
-        vec![
-            ("label", Some(self.label.join(",")).filter(|labels| !labels.is_empty())),
+        let labels = self.label.iter().map(|label| ("label", Some(label.clone())));
+        let others = [
             ("name", self.name.clone()),
             ("name_contains", self.name_contains.clone()),
             ("state", self.state.clone()),
@@ -81,12 +81,13 @@ impl Filters {
             ("active_before", self.active_before.clone()),
             ("dead_letters", only(self.dead_letters)),
             ("effects_older_than_s", self.effects_older_than.map(|age| age.to_string())),
-        ]
+        ];
+        labels.chain(others).collect()
     }
 
     /// As an object of a document.
     pub(super) fn object(&self) -> Map<String, Value> {
-        let typed = |(name, value): (&str, Option<String>)| {
+        let typed = |(name, value): (&'static str, Option<String>)| {
             let value = value?;
             let value = match name {
                 "on_hold" | "failed" | "dead_letters" => Value::Bool(true),
@@ -95,7 +96,29 @@ impl Filters {
             };
             Some((name.to_owned(), value))
         };
-        self.pairs().into_iter().filter_map(typed).collect()
+        let others = self.pairs().into_iter().filter(|(name, _)| *name != "label").filter_map(typed);
+        let labels = (!self.label.is_empty()).then(|| ("label".to_owned(), json!(self.label)));
+        others.chain(labels).collect()
+    }
+
+    /// How many worlds they name, and by state: the parts that the server counts at a time, added up.
+    pub(super) async fn count(&self, server: &Server, after: Option<&str>) -> Outcome<(u64, Map<String, Value>)> {
+        let given = self.pairs().into_iter();
+        let given: String = given.filter_map(|(name, value)| Some(format!("&{name}={}", escape(&value?)))).collect();
+        let (mut count, mut states, mut after) = (0, Map::new(), after.map(str::to_owned));
+        loop {
+            let from = after.map(|after| format!("after={}", escape(&after))).unwrap_or_default();
+            let part = server.get(&server.of(&format!("world-count?{from}{given}"))).await?;
+            count += part["count"].as_u64().unwrap_or(0);
+            for (state, more) in part["states"].as_object().into_iter().flatten() {
+                let before = states.get(state).and_then(Value::as_u64).unwrap_or(0);
+                states.insert(state.clone(), json!(before + more.as_u64().unwrap_or(0)));
+            }
+            after = part["next"].as_str().map(str::to_owned);
+            if after.is_none() {
+                return Ok((count, states));
+            }
+        }
     }
 }
 
@@ -138,23 +161,9 @@ pub(crate) struct Count {
 }
 
 impl Count {
-    /// Adds up the parts that the server counts at a time.
     pub(super) async fn run(self, out: Out) -> Outcome {
-        let given = self.filters.pairs().into_iter();
-        let given: String = given.filter_map(|(name, value)| Some(format!("&{name}={}", escape(&value?)))).collect();
-        let (mut count, mut states, mut after) = (0, Map::new(), String::new());
-        loop {
-            let part = self.server.get(&self.server.of(&format!("world-count?{after}{given}"))).await?;
-            count += part["count"].as_u64().unwrap_or(0);
-            for (state, more) in part["states"].as_object().into_iter().flatten() {
-                let before = states.get(state).and_then(Value::as_u64).unwrap_or(0);
-                states.insert(state.clone(), json!(before + more.as_u64().unwrap_or(0)));
-            }
-            match part["next"].as_str() {
-                Some(next) => after = format!("after={}", escape(next)),
-                None => return out.object(&json!({ "count": count, "states": states })),
-            }
-        }
+        let (count, states) = self.filters.count(&self.server, None).await?;
+        out.object(&json!({ "count": count, "states": states }))
     }
 }
 

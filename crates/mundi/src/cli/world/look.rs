@@ -65,6 +65,9 @@ pub(crate) struct Diff {
     exit_code: bool,
 }
 
+/// Cells that the server compares at a time.
+const PAGE_CELLS: usize = 1_000;
+
 impl Diff {
     pub(super) async fn run(self, out: Out) -> Outcome {
         let Self { of, with, at, with_at, exit_code: _ } = self;
@@ -74,8 +77,15 @@ impl Diff {
             ("with_at", with_at.map(|at| at.to_string())),
         ];
         let given = given.into_iter().filter_map(|(name, value)| Some(format!("&{name}={}", value?)));
-        let found = of.get(&format!("/diff?limit=1000{}", given.collect::<String>())).await?;
-        let found = found.as_array().cloned().unwrap_or_default();
+        let (given, mut found, mut after) = (given.collect::<String>(), Vec::new(), String::new());
+        loop {
+            let page = of.get(&format!("/diff?limit={PAGE_CELLS}{given}{after}")).await?;
+            let page = page.as_array().cloned().unwrap_or_default();
+            let is_last = page.len() < PAGE_CELLS;
+            found.extend(page);
+            let Some(last) = found.last().and_then(|last| last["key"].as_str()).filter(|_| !is_last) else { break };
+            after = format!("&after={}", escape(last));
+        }
         out.rows(&[("KEY", "key"), ("LEFT", "left"), ("RIGHT", "right")], &found, &Value::Null)?;
         if !found.is_empty() {
             return Err(Failed::differs(format!("cells that differ: {}", found.len())));

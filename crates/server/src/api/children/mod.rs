@@ -19,6 +19,7 @@ use super::{
     extract::{ADMIN, JsonBody, Params, READ, WorldScope, param},
     json, limit,
     moment::Moment,
+    naming::{NamesWorld, with_name, with_names},
 };
 use crate::node::{Tenant, Universe};
 use axum::{

@@ -9,6 +9,7 @@ use crate::api::{
     extract::{JsonBody, UniverseScope, WORK, claim_ttl, duration},
     json,
     moment::Moment,
+    naming::{names_world, with_names},
 };
 use axum::Json;
 use futures_util::{FutureExt, future::select_all};
@@ -82,11 +83,14 @@ pub(in crate::api) struct ChildTask {
     worker_run_id: Option<String>,
     dispatch_seq: Option<u64>,
     world: String,
+    world_name: Option<String>,
     kind: String,
     params: serde_json::Value,
     budget: Lanes,
     traceparent: Option<String>,
 }
+
+names_world!(ChildTask);
 
 fn task((claim, token): (ChildClaim, DispatchToken)) -> ChildTask {
     let params = json::payload(&token.params);
@@ -96,6 +100,7 @@ fn task((claim, token): (ChildClaim, DispatchToken)) -> ChildTask {
         worker_run_id: token.run.map(|run| run.to_string()),
         dispatch_seq: token.dispatch_seq,
         world: token.parent.to_string(),
+        world_name: None,
         kind: token.kind,
         params: params.get("params").cloned().unwrap_or(serde_json::Value::Null),
         budget: super::lanes(token.budget),
@@ -127,7 +132,7 @@ pub(in crate::api) async fn claim(
         let seen = universe.ops().seen_queues(&watched).await?; // before the look: what is queued after it ends the wait
         let claimed = universe.ops().children_claim(&form.kinds, items_max, nanos(ttl)).await?;
         if !claimed.is_empty() || api.node.is_leaving() {
-            return Ok(Json(claimed.into_iter().map(task).collect()));
+            return Ok(Json(with_names(&universe, claimed.into_iter().map(task).collect()).await?));
         }
         let watches = seen.into_iter().map(|(kind, seen)| universe.ops().queue_changed(kind, seen).boxed());
         tokio::select! {

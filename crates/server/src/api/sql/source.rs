@@ -1,15 +1,22 @@
 //! Where the rows of the tables come from: the same pages that the lists of the API read.
 
+mod given;
+mod pools;
+
 use super::super::{
-    Problem, children, dead_letters, effects, extract::world_of, json as shown, naming::with_names, timers, workers,
-    worlds,
+    Problem, children, dead_letters, effects,
+    extract::world_of,
+    functions, json as shown,
+    naming::{with_name, with_names},
+    timers, workers, worlds,
 };
 use crate::node::Universe;
-use mundi_model::{Code, Height, WorldId, limits};
-use mundi_runtime::control::At;
-use mundi_sql::{Condition, IsLate, Op, Row, Rows, Source, SqlError, Table};
+use given::Given;
+use mundi_model::{Code, Coded, Height, WorldId, WorldName, limits};
+use mundi_runtime::control::{At, Pool};
+use mundi_sql::{Columns, Condition, IsLate, Row, Rows, Source, SqlError, Table};
 use mundi_store::{
-    protocol::{Page, WorldCursor, WorldQuery, WorldSummary},
+    protocol::{HeldLease, Page, WorldCursor, WorldOrder, WorldQuery, WorldSummary},
     values::{ListedState, Queue, QueueSeq},
 };
 use serde::Serialize;
@@ -28,7 +35,12 @@ pub(super) struct UniverseTables {
 }
 
 impl Source for UniverseTables {
-    fn open(&self, table: &'static Table, conditions: Vec<Condition>) -> Result<Box<dyn Rows>, SqlError> {
+    fn open(
+        &self,
+        table: &'static Table,
+        conditions: Vec<Condition>,
+        columns: Columns,
+    ) -> Result<Box<dyn Rows>, SqlError> {
         let given = Given { conditions };
         let (universe, runtime) = (self.universe.clone(), self.runtime.clone());
         let (is_late, timeout_ms) = (self.is_late.clone(), self.timeout_ms);
@@ -38,56 +50,12 @@ impl Source for UniverseTables {
             runtime,
             is_late,
             timeout_ms,
-            table: table.name,
+            table,
+            columns,
             given,
             ready: VecDeque::new(),
             place,
         }))
-    }
-}
-
-/// The conditions that a query puts on a table.
-struct Given {
-    conditions: Vec<Condition>,
-}
-
-impl Given {
-    fn text(&self, column: &str) -> Option<&str> {
-        let equal = |condition: &&Condition| condition.column == column && condition.op == Op::Eq;
-        self.conditions.iter().find(equal).and_then(|condition| condition.value.as_str())
-    }
-
-    /// The world that a column names, by its id alone: a text that is none is in no row.
-    fn world(&self, column: &str) -> Option<WorldId> {
-        self.text(column).and_then(|text| text.parse().ok())
-    }
-
-    fn is_impossible(&self) -> bool {
-        ["world", "parent"].into_iter().any(|column| self.text(column).is_some() && self.world(column).is_none())
-    }
-
-    fn number(&self, column: &str) -> Option<u64> {
-        let equal = |condition: &&Condition| condition.column == column && condition.op == Op::Eq;
-        let value = &self.conditions.iter().find(equal)?.value;
-        value.as_u64().or_else(|| value.as_str()?.parse().ok())
-    }
-
-    /// The heights that are wanted: from the first up to the second, which is not wanted any more.
-    fn heights(&self) -> (u64, u64) {
-        let (mut from, mut end) = (0, u64::MAX);
-        for condition in self.conditions.iter().filter(|condition| condition.column == "height") {
-            let Some(value) = condition.value.as_i64() else { continue };
-            let height = |value: i64| u64::try_from(value).unwrap_or(0);
-            let (here, above) = (height(value), height(value.saturating_add(1)));
-            match condition.op {
-                Op::Eq => (from, end) = (from.max(here), end.min(above)),
-                Op::Gt => from = from.max(above),
-                Op::Ge => from = from.max(here),
-                Op::Lt => end = end.min(here),
-                Op::Le => end = end.min(above),
-            }
-        }
-        (from, end)
     }
 }
 
@@ -102,8 +70,12 @@ struct PageState {
     /// Where the next page of worlds begins.
     worlds_after: Option<WorldCursor>,
     worlds_are_over: bool,
-    /// Within the first of them.
+    /// Within the first of them, or within the first shard.
     within: Option<String>,
+    /// Shards of pools whose rows are still to be read; `None` before any were asked for.
+    shards: Option<VecDeque<(Pool, u64)>>,
+    /// The index of times is read; worlds that are being deleted are in none.
+    is_at_deleting: bool,
 }
 
 struct Reading {
@@ -111,7 +83,8 @@ struct Reading {
     runtime: Handle,
     is_late: IsLate,
     timeout_ms: u64,
-    table: &'static str,
+    table: &'static Table,
+    columns: Columns,
     given: Given,
     ready: VecDeque<Row>,
     place: PageState,
@@ -169,11 +142,13 @@ fn of_world(shown: &impl Serialize) -> Row {
 
 impl Reading {
     async fn page(&mut self) -> Result<Vec<Row>, Problem> {
-        match self.table {
+        match self.table.name {
             "worlds" => self.worlds().await,
             "labels" => self.labels().await,
             "lineage" => self.lineage().await,
-            "journal" | "cells" | "snapshots" | "children" => self.of_each_world().await,
+            "journal" | "cells" | "snapshots" | "children" | "functions" => self.of_each_world().await,
+            "pools" => self.pools().await,
+            "pool_leases" | "pool_resources" => self.of_each_shard().await,
             "effects" => self.effects().await,
             "attempts" => self.attempts().await,
             "timers" => self.timers().await,
@@ -196,19 +171,58 @@ impl Reading {
         Ok(page.items)
     }
 
-    fn world_query(&self) -> WorldQuery {
+    /// What the conditions say about worlds; `None` if no world can fit.
+    async fn world_query(&self) -> Result<Option<WorldQuery>, Problem> {
         let mut query = WorldQuery { world: self.given.world("world"), ..WorldQuery::default() };
         query.filter.parent = self.given.world("parent");
         query.state = self.given.text("state").and_then(ListedState::from_name);
-        query.name_prefix = self.given.text("name").map(str::to_owned);
         query.manifests = self.given.text("manifest").and_then(|hash| hash.parse().ok()).map(|hash| [hash].into());
-        query
+        if let (Some(name), None) = (self.given.text("name"), query.world) {
+            let Ok(name) = name.parse::<WorldName>() else { return Ok(None) };
+            query.world = self.universe.ops().world_named(&name).await?;
+            if query.world.is_none() {
+                return Ok(None);
+            }
+        }
+        (query.name_from, query.name_before) = self.given.names();
+        let ((created_from, created_before), (active_from, active_before)) =
+            (self.given.times("created_at"), self.given.times("active_at"));
+        (query.created_from_ns, query.created_before_ns) = (created_from, created_before);
+        (query.active_from_ns, query.active_before_ns) = (active_from, active_before);
+        let is_empty = |from: Option<u64>, before: Option<u64>| from.zip(before).is_some_and(|(from, end)| from >= end);
+        if is_empty(created_from, created_before) || is_empty(active_from, active_before) {
+            return Ok(None);
+        }
+        // The other indexes narrow more down.
+        let is_found = query.world.is_some()
+            || query.filter.parent.is_some()
+            || query.manifests.is_some()
+            || query.name_from.is_some()
+            || query.name_before.is_some();
+        if !is_found && (created_from.is_some() || created_before.is_some()) {
+            query.order = WorldOrder::Created;
+        } else if !is_found && (active_from.is_some() || active_before.is_some()) {
+            query.order = WorldOrder::Active;
+        }
+        Ok(Some(query))
     }
 
     async fn worlds(&mut self) -> Result<Vec<Row>, Problem> {
-        let query = self.world_query();
+        let Some(mut query) = self.world_query().await? else {
+            self.go_on(None);
+            return Ok(Vec::new());
+        };
+        let is_by_creation =
+            query.order == WorldOrder::Created && query.state.is_none_or(|it| it == ListedState::Deleting);
+        if self.place.is_at_deleting {
+            (query.order, query.state) = (WorldOrder::Id, Some(ListedState::Deleting));
+        }
         let found = self.found(query).await?;
-        Ok(worlds::shown(&self.universe, found).await?.iter().map(of_world).collect())
+        if self.place.is_over && is_by_creation && !self.place.is_at_deleting {
+            (self.place.is_over, self.place.is_at_deleting) = (false, true);
+        }
+        let waits = self.columns.has(self.table, "waits");
+        Ok(worlds::shown(&self.universe, found, waits).await?.iter().map(of_world).collect())
     }
 
     async fn lineage(&mut self) -> Result<Vec<Row>, Problem> {
@@ -261,7 +275,23 @@ impl Reading {
         Ok(with_names(&self.universe, items).await?.iter().map(row).map(with_name_column).collect())
     }
 
+    /// The letter that a condition names.
+    async fn dead_letter(&mut self) -> Result<Vec<Row>, Problem> {
+        self.go_on(None);
+        let Some(Ok((queue, seq))) = self.given.text("letter").map(dead_letters::place) else { return Ok(Vec::new()) };
+        let letter = match self.universe.ops().read_dead_letter(queue, seq).await {
+            Err(error) if error.code() == Code::DeadLetterNotFound => return Ok(Vec::new()),
+            letter => with_name(&self.universe, dead_letters::Letter::new(queue, seq, letter?)).await?,
+        };
+        let mut row = with_name_column(row(&letter));
+        row.insert("queue".to_owned(), queue.name().into());
+        Ok(vec![row])
+    }
+
     async fn dead_letters(&mut self) -> Result<Vec<Row>, Problem> {
+        if self.given.text("letter").is_some() {
+            return self.dead_letter().await;
+        }
         let world = self.given.world("world");
         let wanted = self.given.text("queue").map(str::to_owned);
         let (queue, after): (Queue, Option<QueueSeq>) = match self.place.after.as_deref() {
@@ -302,10 +332,20 @@ impl Reading {
             holder => holder.and_then(Result::ok),
         };
         let after = self.place.after.as_deref().map(str::parse).transpose()?;
-        let page = self.universe.ops().list_leases(holder, after, PAGE_ROWS).await?;
+        let page = match self.given.world("world") {
+            Some(world) => self.lease_of(world).await?,
+            None => self.universe.ops().list_leases(holder, after, PAGE_ROWS).await?,
+        };
         self.go_on(page.next.map(|next| next.to_string()));
         let leases = page.items.into_iter().map(workers::Lease::from).collect();
         Ok(with_names(&self.universe, leases).await?.iter().map(row).map(with_name_column).collect())
+    }
+
+    async fn lease_of(&self, world: WorldId) -> Result<Page<(WorldId, HeldLease), WorldId>, Problem> {
+        let query = WorldQuery { world: Some(world), ..WorldQuery::default() };
+        let Page { items, .. } = self.universe.ops().find_worlds(query, None, 1).await?;
+        let items = items.into_iter().filter_map(|found| Some((found.world, found.lease?))).collect();
+        Ok(Page { items, next: None })
     }
 
     async fn workers(&mut self) -> Result<Vec<Row>, Problem> {
@@ -321,10 +361,11 @@ impl Reading {
             self.place.is_over = true;
             return Ok(Vec::new());
         };
-        let page = match self.table {
+        let page = match self.table.name {
             "journal" => self.records(world).await,
             "cells" => self.cells(world).await,
             "children" => self.children(world).await,
+            "functions" => self.functions(world).await,
             _ => self.snapshots(world).await,
         };
         let (rows, next) = match page {
@@ -413,6 +454,13 @@ impl Reading {
         let next = tokens.last().filter(|_| tokens.len() == PAGE_ROWS).map(|last| last.queue_seq.to_string());
         let rows = tokens.into_iter().map(|token| row(&children::Child::from(token)));
         Ok((rows.collect(), next))
+    }
+
+    async fn functions(&self, world: WorldId) -> Result<(Vec<Row>, Option<String>), Problem> {
+        let at = At { world, height: self.given.number("at").map(Height::new) };
+        let (function, after) = (self.given.text("function"), self.place.within.clone());
+        let (found, next) = functions::instances(&self.universe, at, function, after, PAGE_ROWS).await?;
+        Ok((found.iter().map(row).collect(), next))
     }
 
     async fn snapshots(&self, world: WorldId) -> Result<(Vec<Row>, Option<String>), Problem> {

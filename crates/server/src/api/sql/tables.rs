@@ -22,6 +22,11 @@ const fn keyed(column: Column) -> Column {
     Column { pushed: EQ, ..column }
 }
 
+/// A column whose comparisons are answered by a key or an index.
+const fn ranged(column: Column) -> Column {
+    Column { pushed: RANGE, ..column }
+}
+
 /// An argument of the table.
 const fn argument(name: &'static str, about: &'static str) -> Column {
     Column { name, kind: "TEXT", about, pushed: EQ, hidden: true }
@@ -36,13 +41,13 @@ pub(super) static WORLDS: Table = Table {
     about: "The worlds of the universe, but for deleted ones.",
     columns: &[
         WORLD,
-        keyed(NAME),
+        ranged(NAME),
         keyed(text("state", "`live`, `paused`, `on_hold`, `archived`, `deleting`, or `deleted` if it is asked for")),
         text("program", "what people call its program: `todo@2`"),
         keyed(text("manifest", "the hash of its manifest")),
         number("head", "the next height of its journal"),
-        text("created_at", "a time, as RFC 3339 writes it"),
-        text("active_at", "when a worker last opened or released it"),
+        ranged(text("created_at", "a time, as RFC 3339 writes it")),
+        ranged(text("active_at", "when a worker last opened or released it")),
         keyed(text("parent", "the id of the world that it was forked from")),
         text("parent_name", "its name"),
         number("forked_at", "the height of the fork"),
@@ -72,7 +77,7 @@ pub(super) static JOURNAL: Table = Table {
     columns: &[
         WORLD,
         NAME,
-        Column { pushed: RANGE, ..number("height", "the height") },
+        ranged(number("height", "the height")),
         text("type", "`ingress`, `intent`, `receipt`, `reply` …"),
         text("hash", "the hash of the record"),
         json("record", "all of it, as the API shows it"),
@@ -147,9 +152,9 @@ pub(super) static TIMERS: Table = Table {
 
 pub(super) static DEAD_LETTERS: Table = Table {
     name: "dead_letters",
-    about: "What queues gave up on.",
+    about: "Items that queues gave up on.",
     columns: &[
-        text("letter", "what it is addressed by"),
+        keyed(text("letter", "what it is addressed by")),
         keyed(text("queue", "`effects`, `timers`, `mailboxes` or `inboxes`")),
         WORLD,
         NAME,
@@ -179,15 +184,13 @@ pub(super) static LEASES: Table = Table {
     name: "leases",
     about: "Leases of worlds that are held.",
     columns: &[
-        WORLD_SHOWN,
+        WORLD,
         NAME,
         keyed(text("holder", "the worker")),
         number("epoch", "the fencing token"),
         text("expires_at", "until when"),
     ],
 };
-
-const WORLD_SHOWN: Column = text("world", "the id of the world");
 
 pub(super) static SNAPSHOTS: Table = Table {
     name: "snapshots",
@@ -230,6 +233,77 @@ pub(super) static CHILDREN: Table = Table {
     ],
 };
 
+pub(super) static FUNCTIONS: Table = Table {
+    name: "functions",
+    about: "Instances of durable functions: of one world with `functions('alice')`, in the past with `functions('alice', 42)`, else of all worlds.",
+    columns: &[
+        WORLD,
+        NAME,
+        text("instance", "`FUNCTION/KEY`"),
+        keyed(text("function", "the function")),
+        text("key", "its key"),
+        text("state", "`running`, `done`, `failed`, `cancelled` or `diverged`"),
+        number("paused", "1 if it keeps what comes in, and does not go on"),
+        text("began", "when it began"),
+        text("ended", "when it ended"),
+        number("run", "how often it has started over"),
+        number("awaits", "awaits so far"),
+        json("waits", "what it waits for, as a list"),
+        json("status", "what the function says about itself"),
+        json("result", "its result"),
+        json("error", "why it ended or stands still"),
+        OF,
+        argument("at", "as it was when this was the next height"),
+    ],
+};
+
+pub(super) static POOLS: Table = Table {
+    name: "pools",
+    about: "Pools of resources.",
+    columns: &[
+        keyed(text("pool", "the name")),
+        number("shards", "how many worlds share its resources"),
+        text("created_at", "when it was created"),
+        json("config", "the bounds of each shard"),
+    ],
+};
+
+const POOL: Column = keyed(text("pool", "the name of the pool"));
+const SHARD: Column = keyed(number("shard", "the shard: the first is 0"));
+
+pub(super) static POOL_LEASES: Table = Table {
+    name: "pool_leases",
+    about: "Leases of resources of pools: those that live, and those that ended, for as long as the pool keeps them.",
+    columns: &[
+        POOL,
+        SHARD,
+        text("lease_id", "the lease"),
+        keyed(text("state", "`reserved`, `active`, `revoking`, `released`, `expired` or `revoked`")),
+        keyed(text("holder_id", "the holder")),
+        number("lease_epoch", "the fencing token"),
+        number("created_lsn", "the height of the command that made it"),
+        number("deadline_slot", "from this slot on a lease that is reserved may expire, else 0"),
+        number("released_lsn", "the height of the command that ended it, else 0"),
+        json("resource_ids", "its resources"),
+        json("history", "its states in order"),
+    ],
+};
+
+pub(super) static POOL_RESOURCES: Table = Table {
+    name: "pool_resources",
+    about: "Resources of pools.",
+    columns: &[
+        POOL,
+        SHARD,
+        text("resource_id", "the id of the resource"),
+        text("name", "its name"),
+        keyed(text("state", "`available`, `reserved`, `active` or `revoking`")),
+        text("lease_id", "the lease that has it"),
+        number("version", "rises with each change of state or lease"),
+        json("labels", "its labels, as a list"),
+    ],
+};
+
 pub(super) static LINEAGE: Table = Table {
     name: "lineage",
     about: "Forks and their parents.",
@@ -244,7 +318,7 @@ pub(super) static LINEAGE: Table = Table {
 };
 
 /// All of them.
-pub static TABLES: [&Table; 13] = [
+pub static TABLES: [&Table; 17] = [
     &WORLDS,
     &LABELS,
     &JOURNAL,
@@ -257,7 +331,11 @@ pub static TABLES: [&Table; 13] = [
     &LEASES,
     &SNAPSHOTS,
     &CHILDREN,
+    &FUNCTIONS,
     &LINEAGE,
+    &POOLS,
+    &POOL_LEASES,
+    &POOL_RESOURCES,
 ];
 
 #[cfg(test)]
