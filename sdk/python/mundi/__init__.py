@@ -44,7 +44,7 @@ from .functions import (
     durable_program,
     function_status,
 )
-from .pools import Lease, PoolResult, Wish
+from .pools import Lease, PoolResult, Wish, resource_id, shard_of, shard_world
 
 __all__ = [
     "Ask",
@@ -94,6 +94,8 @@ __all__ = [
     "WorldFork",
     "durable",
     "durable_program",
+    "resource_id",
+    "shard_of",
 ]
 
 
@@ -301,9 +303,10 @@ class World:
         answer. More can be said with WorldCall and ask."""
         self.ask(WorldCall(to, event, value, timeout_ms=timeout_ms), label)
 
-    def pool_reserve(self, pool: str, wish: Wish, ttl_slots: int, label: str = "") -> None:
-        """Reserves resources of a pool for so many slots, within which the lease must be activated."""
-        self.call(pool, "pool.command", {"command": wish.command(ttl_slots)}, label)
+    def pool_reserve(self, pool: str, wish: Wish, ttl_slots: int, label: str = "", shard: int = 0) -> None:
+        """Reserves resources of a pool for so many slots, within which the lease must be activated. Of a pool of several shards, those of
+        one: that of the resources by shard_of, or any of them."""
+        self.call(shard_world(pool, shard), "pool.command", {"command": wish.command(ttl_slots)}, label)
 
     def pool_activate(self, lease: Lease, label: str = "") -> None:
         """Activates a lease that was reserved: from then on it ends only when it is released or revoked."""

@@ -4,11 +4,45 @@ holder of a lease is the calling world and no other.
 Each is a world.call, which mundi.json declares. PoolResult.of reads what the pool answers.
 """
 
+import hashlib
 import re
 from dataclasses import dataclass, field, fields
 from typing import Any, Optional
 
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
+
+
+def _bits(prefix: str, text: str) -> Optional[int]:
+    """The bits of an id in its text form."""
+    if not re.fullmatch(prefix + "[0-7][0-9a-hjkmnp-tv-z]{25}", text):
+        return None
+    bits = 0
+    for digit in text[2:]:
+        bits = bits << 5 | _DIGITS.index(digit)
+    return bits
+
+
+def _of_name(name: str) -> int:
+    return int.from_bytes(hashlib.sha256(b"mundi.pool.resource.1\0" + name.encode()).digest()[:16], "big")
+
+
+def resource_id(name: str) -> str:
+    """The id (r_...) of the resource of this name."""
+    bits = _of_name(name)
+    return "r_" + "".join(_DIGITS[bits >> 5 * place & 31] for place in reversed(range(26)))
+
+
+def shard_of(resource: str, shards: int) -> int:
+    """The shard that a resource lies in, of a pool of so many: by its id (r_...) or its name. It is the same for ever."""
+    bits = _bits("r_", resource)
+    bits = _of_name(resource) if bits is None else bits
+    digest = hashlib.sha256(b"mundi.pool.shard.1\0" + bits.to_bytes(16, "big")).digest()
+    return int.from_bytes(digest[:8], "big") % max(shards, 1)
+
+
+def shard_world(pool: str, shard: int) -> str:
+    """The world of a shard of a pool: the first one has the pool's name."""
+    return pool if shard == 0 else f"{pool}.shard-{shard}"
 
 
 @dataclass
@@ -41,13 +75,10 @@ class Lease:
 
     def world(self) -> str:
         """The world of the pool that has the lease: its shard stands in the id."""
-        if not re.fullmatch("l_[0-7][0-9a-hjkmnp-tv-z]{25}", self.lease_id):
+        bits = _bits("l_", self.lease_id)
+        if bits is None:
             raise ValueError(f"`{self.lease_id}` is not a lease id")
-        bits = 0
-        for digit in self.lease_id[2:]:
-            bits = bits << 5 | _DIGITS.index(digit)
-        shard = bits >> 64
-        return self.pool if shard == 0 else f"{self.pool}.shard-{shard}"
+        return shard_world(self.pool, bits >> 64)
 
     def command(self, name: str) -> dict[str, Any]:
         return {name: {"lease_id": self.lease_id, "lease_epoch": self.lease_epoch}}

@@ -3,7 +3,7 @@
 import unittest
 from typing import Any
 
-from mundi import EffectError, Event, Lease, Named, PoolResult, Receipt, Wish, World
+from mundi import EffectError, Event, Lease, Named, PoolResult, Receipt, Wish, World, resource_id, shard_of
 from mundi.testing import TestWorld
 
 FIRST = "l_00000000000000000000000007"
@@ -19,6 +19,8 @@ class Agent:
         cause = event.cause
         if isinstance(cause, Named) and cause.schema == "go":
             world.pool_reserve("gpus", Wish(count=2, label="h100"), 60, "reserve")
+        elif isinstance(cause, Named) and cause.schema == "shard":
+            world.pool_reserve("gpus", Wish([resource_id("gpu-2")]), 60, "two", shard=shard_of("gpu-2", 3))
         elif isinstance(cause, Named):
             world.pool_release(Lease(**world.get("lease")), "release")
         elif isinstance(cause, Receipt):
@@ -60,6 +62,24 @@ class Pools(unittest.TestCase):
         self.assertEqual(Wish(["r_1", "r_2"]).command(5), {"reserve_bundle": bundle})
         with self.assertRaises(ValueError):
             Lease("gpus", "l_7", 1).world()
+
+    def test_a_resource_is_reserved_in_its_shard(self) -> None:
+        agent = TestWorld(Agent(), {"events": {"shard": True}, "effects": {"world.call": {}}})
+        asked = agent.send("shard").intents[0]["params"]
+        self.assertEqual(asked["world"], "gpus.shard-2")
+        reserve = {"resource_id": "r_3q03r0001mm6xktzqq8s556bb1", "ttl_slots": 60}
+        self.assertEqual(asked["value"]["command"], {"reserve": reserve})
+
+    def test_the_shard_of_a_resource_follows_from_its_id(self) -> None:
+        for resource, shards in {
+            "gpu-0": [0, 0, 1, 6, 62],
+            "gpu-1": [0, 1, 1, 7, 31],
+            "r_2jhsdyqc76ep8z59gbmgcbwpad": [0, 0, 1, 6, 62],
+            "r_00000000000000000000000000": [0, 1, 2, 1, 57],
+            "r_7zzzzzzzzzzzzzzzzzzzzzzzzz": [0, 1, 0, 5, 13],
+        }.items():
+            self.assertEqual([shard_of(resource, count) for count in (1, 2, 3, 8, 64)], shards, resource)
+        self.assertEqual((resource_id("gpu-0"), shard_of("gpu-0", 0)), ("r_2jhsdyqc76ep8z59gbmgcbwpad", 0))
 
 
 if __name__ == "__main__":

@@ -53,6 +53,7 @@ pub mod kinds;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod native;
 pub mod pools;
+mod sha256;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;
 mod world;

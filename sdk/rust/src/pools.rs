@@ -6,7 +6,7 @@
 //!
 //! [`Event::pool_result`]: crate::Event::pool_result
 
-use crate::{Event, Failure, Value, World, kinds::EffectError, kinds::WorldCall};
+use crate::{Event, Failure, Value, World, kinds::EffectError, kinds::WorldCall, sha256::sha256_128};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -57,14 +57,8 @@ impl Lease {
     /// The world of the pool that has the lease: its shard stands in the id.
     fn world(&self) -> Result<String, Failure> {
         let invalid = || Failure::new(format!("`{}` is not a lease id", self.lease_id));
-        let digits = self.lease_id.strip_prefix("l_").filter(|digits| digits.len() == 26).ok_or_else(invalid)?;
-        let value = |digit| DIGITS.find(digit).map(|value| value as u128);
-        let bits =
-            digits.chars().try_fold(0_u128, |bits, digit| Some(bits << 5 | value(digit)?)).ok_or_else(invalid)?;
-        Ok(match bits >> 64 {
-            0 => self.pool.clone(),
-            shard => format!("{}.shard-{shard}", self.pool),
-        })
+        let bits = bits("l_", &self.lease_id).ok_or_else(invalid)?;
+        Ok(shard_world(&self.pool, (bits >> 64) as u64))
     }
 
     fn command(&self, name: &str) -> Value {
@@ -73,6 +67,32 @@ impl Lease {
 }
 
 const DIGITS: &str = "0123456789abcdefghjkmnpqrstvwxyz";
+
+/// The bits of an id in its text form.
+fn bits(prefix: &str, text: &str) -> Option<u128> {
+    let digits = text.strip_prefix(prefix).filter(|digits| digits.len() == 26 && digits.as_bytes()[0] < b'8')?;
+    digits.chars().try_fold(0_u128, |bits, digit| Some(bits << 5 | DIGITS.find(digit)? as u128))
+}
+
+/// The world of a shard of a pool: the first one has the pool's name.
+fn shard_world(pool: &str, shard: u64) -> String {
+    if shard == 0 { pool.to_owned() } else { format!("{pool}.shard-{shard}") }
+}
+
+/// The id (`r_…`) of the resource of this name.
+pub fn resource_id(name: &str) -> String {
+    let bits = sha256_128(&[b"mundi.pool.resource.1\0", name.as_bytes()]);
+    let digit = |place: u32| char::from(DIGITS.as_bytes()[(bits >> (5 * place)) as usize & 31]);
+    ["r_".to_owned(), (0..26).rev().map(digit).collect()].concat()
+}
+
+/// The shard that a resource lies in, of a pool of so many: by its id (`r_…`) or its name. It is the same for ever, so resources that are
+/// reserved together are named, or numbered, so that they lie in one.
+pub fn shard_of(resource: &str, shards: u64) -> u64 {
+    let id = bits("r_", resource).unwrap_or_else(|| sha256_128(&[b"mundi.pool.resource.1\0", resource.as_bytes()]));
+    let hash = sha256_128(&[b"mundi.pool.shard.1\0", &id.to_be_bytes()]);
+    ((hash >> 64) as u64) % shards.max(1)
+}
 
 /// The answer of a pool.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -109,9 +129,23 @@ impl PoolResult {
 }
 
 impl World {
-    /// Reserves resources of a pool for so many slots, within which the lease must be activated.
+    /// Reserves resources of a pool for so many slots, within which the lease must be activated. Of a pool of several shards, those of the
+    /// first one.
     pub fn pool_reserve(&mut self, pool: &str, wish: &Wish, ttl_slots: u64, label: &str) -> Result<(), Failure> {
         self.pool_command(pool, wish.command(ttl_slots), label)
+    }
+
+    /// The same in a shard of a pool that has several: that of the resources by [`shard_of`], or any of them.
+    ///
+    /// [`shard_of`]: crate::pools::shard_of
+    pub fn pool_reserve_in(
+        &mut self,
+        (pool, shard): (&str, u64),
+        wish: &Wish,
+        ttl_slots: u64,
+        label: &str,
+    ) -> Result<(), Failure> {
+        self.pool_command(&shard_world(pool, shard), wish.command(ttl_slots), label)
     }
 
     /// Activates a lease that was reserved: from then on it ends only when it is released or revoked.

@@ -2,7 +2,7 @@
 
 use mundi_sdk::{
     Cause, Event, Failure, Program, Status, World,
-    pools::{Lease, PoolResult, Wish},
+    pools::{Lease, PoolResult, Wish, resource_id, shard_of},
     testing::TestWorld,
 };
 use serde_json::{Value, json};
@@ -11,14 +11,18 @@ use serde_json::{Value, json};
 struct Agent;
 
 impl Program for Agent {
-    const OFFER: &'static str =
-        r#"{"events": {"go": true, "stop": true, "queue": true}, "effects": {"world.call": {"timeout_ms": 5000}}}"#;
+    const OFFER: &'static str = r#"{"events": {"go": true, "stop": true, "queue": true, "shard": true}, "effects": {"world.call": {"timeout_ms": 5000}}}"#;
 
     fn handle(world: &mut World, event: &Event) -> Result<(), Failure> {
         let any = (String::from("h100"), 2);
         match &event.cause {
             Cause::Event { schema, .. } if schema == "go" => {
                 world.pool_reserve("gpus", &Wish::Any { label: any.0, count: any.1 }, 60, "reserve")
+            }
+            Cause::Event { schema, .. } if schema == "shard" => {
+                let gpu = Wish::Resource(resource_id("gpu-2"));
+                world.pool_reserve_in(("gpus", shard_of("gpu-2", 3)), &gpu, 60, "two")?;
+                world.pool_reserve_in(("gpus", 0), &Wish::Any { label: any.0, count: any.1 }, 60, "first")
             }
             Cause::Event { schema, .. } if schema == "queue" => {
                 world.pool_reserve("gpus", &Wish::Queued { label: any.0, count: any.1 }, 60, "queue")?;
@@ -96,4 +100,28 @@ fn what_is_no_lease_id_is_refused() {
     agent.send("go", ()).unwrap();
     let wrong = json!({ "result": "ok", "lease_id": "l_7", "lease_epoch": 1 });
     assert!(agent.receipt("reserve", Status::Ok, wrong).unwrap_err().reason.contains("not a lease id"));
+}
+
+#[test]
+fn a_resource_is_reserved_in_its_shard() {
+    let step = TestWorld::<Agent>::new().send("shard", ()).unwrap();
+    assert_eq!(params(&step, 0)["world"], "gpus.shard-2");
+    let reserve = json!({ "resource_id": "r_3q03r0001mm6xktzqq8s556bb1", "ttl_slots": 60 });
+    assert_eq!(params(&step, 0)["value"]["command"], json!({ "reserve": reserve }));
+    assert_eq!(params(&step, 1)["world"], "gpus");
+}
+
+/// As the server places them.
+#[test]
+fn the_shard_of_a_resource_follows_from_its_id() {
+    for (resource, shards) in [
+        ("gpu-0", [0, 0, 1, 6, 62]),
+        ("gpu-1", [0, 1, 1, 7, 31]),
+        ("r_2jhsdyqc76ep8z59gbmgcbwpad", [0, 0, 1, 6, 62]),
+        ("r_00000000000000000000000000", [0, 1, 2, 1, 57]),
+        ("r_7zzzzzzzzzzzzzzzzzzzzzzzzz", [0, 1, 0, 5, 13]),
+    ] {
+        assert_eq!([1, 2, 3, 8, 64].map(|count| shard_of(resource, count)), shards, "{resource}");
+    }
+    assert_eq!((resource_id("gpu-0"), shard_of("gpu-0", 0)), ("r_2jhsdyqc76ep8z59gbmgcbwpad".to_owned(), 0));
 }

@@ -9,7 +9,7 @@ import { decode, encode } from "./cbor.ts";
 import { type Budget, childSpec } from "./children.ts";
 import type { WorldCall } from "./kinds.ts";
 import type { Offer } from "./offer.ts";
-import { type Lease, type Wish, leaseCommand, leaseWorld, wishCommand } from "./pools.ts";
+import { type Lease, type Wish, leaseCommand, leaseWorld, shardWorld, wishCommand } from "./pools.ts";
 
 export * as cbor from "./cbor.ts";
 export * from "./children.ts";
@@ -215,9 +215,12 @@ export class World<Effects = AnyEffects> {
     this.host.emit("world.call", encode({ world: to, event, value: value ?? null, ...options }), label);
   }
 
-  /** Reserves resources of a pool for so many slots, within which the lease must be activated. */
-  poolReserve(pool: string, wish: Wish, ttlSlots: number, label = ""): void {
-    this.call(pool, "pool.command", { command: wishCommand(wish, ttlSlots) }, label);
+  /**
+   * Reserves resources of a pool for so many slots, within which the lease must be activated. Of a pool of several shards, those of one:
+   * that of the resources by `shardOf`, or any of them.
+   */
+  poolReserve(pool: string, wish: Wish, ttlSlots: number, label = "", shard = 0): void {
+    this.call(shardWorld(pool, shard), "pool.command", { command: wishCommand(wish, ttlSlots) }, label);
   }
 
   /** Activates a lease that was reserved: from then on it ends only when it is released or revoked. */

@@ -7,6 +7,7 @@
 
 import type { Cause } from "./index.ts";
 import { type Answer, receipt } from "./kinds.ts";
+import { sha256 } from "./sha256.ts";
 
 /** What is to be reserved, all or nothing. Resources are named by their ids (`r_…`). */
 export type Wish =
@@ -71,10 +72,38 @@ export function leaseCommand(name: string, { lease_id, lease_epoch }: Lease): Re
 
 const DIGITS = "0123456789abcdefghjkmnpqrstvwxyz";
 
+/** The bits of an id in its text form. */
+function bitsOf(prefix: string, text: string): bigint | undefined {
+  if (!new RegExp(`^${prefix}[0-7][0-9a-hjkmnp-tv-z]{25}$`).test(text)) return undefined;
+  return [...text.slice(2)].reduce((bits, digit) => (bits << 5n) | BigInt(DIGITS.indexOf(digit)), 0n);
+}
+
+/** The world of a shard of a pool: the first one has the pool's name. */
+export function shardWorld(pool: string, shard: number | bigint): string {
+  return BigInt(shard) === 0n ? pool : `${pool}.shard-${shard}`;
+}
+
 /** The world of the pool that has the lease: its shard stands in the id. */
 export function leaseWorld({ pool, lease_id }: Lease): string {
-  if (!/^l_[0-7][0-9a-hjkmnp-tv-z]{25}$/.test(lease_id)) throw new Error(`\`${lease_id}\` is not a lease id`);
-  const bits = [...lease_id.slice(2)].reduce((bits, digit) => (bits << 5n) | BigInt(DIGITS.indexOf(digit)), 0n);
-  const shard = bits >> 64n;
-  return shard === 0n ? pool : `${pool}.shard-${shard}`;
+  const bits = bitsOf("l_", lease_id);
+  if (bits === undefined) throw new Error(`\`${lease_id}\` is not a lease id`);
+  return shardWorld(pool, bits >> 64n);
+}
+
+const number = (bytes: Uint8Array) => bytes.reduce((all, byte) => (all << 8n) | BigInt(byte), 0n);
+const utf8 = new TextEncoder();
+const ofName = (name: string) => number(sha256(utf8.encode(`mundi.pool.resource.1\0${name}`), 16));
+
+/** The id (`r_…`) of the resource of this name. */
+export function resourceId(name: string): string {
+  const bits = ofName(name);
+  return "r_" + Array.from({ length: 26 }, (_, at) => DIGITS[Number((bits >> BigInt(5 * (25 - at))) & 31n)]).join("");
+}
+
+/** The shard that a resource lies in, of a pool of so many: by its id (`r_…`) or its name. It is the same for ever. */
+export function shardOf(resource: string, shards: number): number {
+  const bits = bitsOf("r_", resource) ?? ofName(resource);
+  const id = Array.from({ length: 16 }, (_, at) => Number((bits >> BigInt(8 * (15 - at))) & 255n));
+  const hash = number(sha256(new Uint8Array([...utf8.encode("mundi.pool.shard.1\0"), ...id]), 8));
+  return Number(hash % BigInt(Math.max(shards, 1)));
 }

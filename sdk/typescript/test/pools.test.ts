@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { type Lease, type Program, leaseWorld, poolLease, poolOk, poolResult, wishCommand } from "../src/index.ts";
+import { type Lease, type Program, leaseWorld, poolLease, poolOk, poolResult, resourceId, shardOf, wishCommand } from "../src/index.ts";
 import { TestWorld } from "../src/testing.ts";
 
 const FIRST = "l_00000000000000000000000007";
@@ -14,6 +14,9 @@ const THIRD = "l_" + [...Array(26).keys()].map((at) => DIGITS[Number((((3n << 64
 const agent: Program = {
   handle(world, { cause }) {
     if (cause.is === "event" && cause.schema === "go") return world.poolReserve("gpus", { any: 2, label: "h100" }, 60, "reserve");
+    if (cause.is === "event" && cause.schema === "shard") {
+      return world.poolReserve("gpus", { resource: resourceId("gpu-2") }, 60, "two", shardOf("gpu-2", 3));
+    }
     if (cause.is === "event") return world.poolRelease(world.get<Lease>("lease")!, "release");
     if (cause.is !== "receipt") return;
     const answer = poolResult(cause);
@@ -45,4 +48,25 @@ test("all wishes are commands of the pool", () => {
   assert.deepEqual(wishCommand({ resource: "r_1" }, 5), { reserve: { resource_id: "r_1", ttl_slots: 5 } });
   assert.deepEqual(wishCommand({ bundle: ["r_1"] }, 5), { reserve_bundle: { resource_ids: ["r_1"], ttl_slots: 5 } });
   assert.throws(() => leaseWorld({ pool: "gpus", lease_id: "l_7", lease_epoch: 1 }), /not a lease id/);
+});
+
+test("a resource is reserved in its shard", () => {
+  const world = new TestWorld(agent, { events: { shard: true }, effects: { "world.call": {} } });
+  const asked = world.send("shard").intents[0]!.params as any;
+  assert.equal(asked.world, "gpus.shard-2");
+  assert.deepEqual(asked.value.command, { reserve: { resource_id: "r_3q03r0001mm6xktzqq8s556bb1", ttl_slots: 60 } });
+});
+
+test("the shard of a resource follows from its id", () => {
+  const pinned: Record<string, number[]> = {
+    "gpu-0": [0, 0, 1, 6, 62],
+    "gpu-1": [0, 1, 1, 7, 31],
+    r_2jhsdyqc76ep8z59gbmgcbwpad: [0, 0, 1, 6, 62],
+    r_00000000000000000000000000: [0, 1, 2, 1, 57],
+    r_7zzzzzzzzzzzzzzzzzzzzzzzzz: [0, 1, 0, 5, 13],
+  };
+  for (const [resource, shards] of Object.entries(pinned)) {
+    assert.deepEqual([1, 2, 3, 8, 64].map((count) => shardOf(resource, count)), shards, resource);
+  }
+  assert.deepEqual([resourceId("gpu-0"), shardOf("gpu-0", 0)], ["r_2jhsdyqc76ep8z59gbmgcbwpad", 0]);
 });

@@ -456,5 +456,5 @@ async fn several_shards_are_one_pool_for_those_who_wait_and_those_who_list() {
     assert_eq!(described["shards"].as_array().unwrap().len(), 1);
     assert!(described["shards"][0]["applied_lsn"].as_u64() >= Some(2), "{described}");
     server.get(&format!("{P}/p?at_least=2")).await.refused(400, "REQUEST_INVALID");
-    server.get(&format!("{P}/p?shard=0&at_least=100000&timeout=100ms")).await.refused(504, "REQUEST_TIMEOUT");
+    server.get(&format!("{P}/p?shard=0&at_least=100000&timeout=100ms")).await.refused(408, "REQUEST_TIMEOUT");
 }
