@@ -49,6 +49,23 @@ fn told(count: u64) -> Range<u64> {
     range
 }
 
+/// The families of seeds that `cargo xtask test` runs a few of, each with the variable that says how many, and the share of the seeds of a night.
+const FAMILIES: [(&str, &str, u64); 5] = [
+    ("children", "MUNDI_CHILD_SEEDS", 50),
+    ("functions", "MUNDI_FUNCTION_SEEDS", 100),
+    ("pools", "MUNDI_POOL_SEEDS", 50),
+    ("seeds", "MUNDI_SIM_SEEDS", 50),
+    ("fight", "MUNDI_FIGHT_SEEDS", 5_000),
+];
+
+pub(crate) fn families() -> bool {
+    let count = count();
+    FAMILIES.iter().all(|(test, variable, one_in)| {
+        let seeds = count.div_ceil(*one_in).to_string();
+        run("cargo", &["test", "--release", "--package", "mundi-sim", "--test", test], &[(variable, &seeds)])
+    })
+}
+
 fn simulate(range: &Range<u64>, faults: &[&str]) -> bool {
     let (from, count) = (range.start.to_string(), (range.end - range.start).to_string());
     let jobs = thread::available_parallelism().map_or(1, usize::from).to_string();
@@ -93,6 +110,19 @@ mod tests {
             (seeds(Duration::from_secs(1_790_000_000), u64::MAX), seeds(Duration::from_secs(1_790_000_001), 7));
         assert!(one.end <= next.start);
         assert!(one.start > 1 << 48 && next.end < 1 << 53, "beyond the seeds of commits, and exact in JSON");
+    }
+
+    #[test]
+    fn every_family_of_seeds_runs_at_night() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/sim/tests");
+        let mut found = std::collections::BTreeSet::new();
+        for file in std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).filter(|path| path.is_file()) {
+            let (name, text) = (file.file_stem().unwrap().to_owned(), std::fs::read_to_string(&file).unwrap());
+            let variables = text.split('"').filter(|text| text.starts_with("MUNDI_") && text.ends_with("_SEEDS"));
+            found.extend(variables.map(|variable| (name.to_string_lossy().into_owned(), variable.to_owned())));
+        }
+        let named = FAMILIES.iter().map(|(test, variable, _)| ((*test).to_owned(), (*variable).to_owned()));
+        assert_eq!(found, named.collect());
     }
 
     /// A filter that matches no test passes.

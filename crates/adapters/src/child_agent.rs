@@ -6,13 +6,14 @@
 //!
 //! Each call, of the model and of a tool, is one that the parent's manifest allows and carries the key of (run, n). After each answer of the model the
 //! child is debited: one of `solver_calls`, and the `tokens` that the endpoint reports. A child that used more than it may is stopped there.
-//! The result says `content`, `finish_reason`, `rounds` and `calls`, each with its number, kind, key and code.
+//! The result says `content`, `finish_reason`, `rounds` and `calls`, each with its number, kind, key and code: the newest of them. They are told with
+//! every other end, too.
 
 mod tools;
 
 use crate::{
     Params,
-    params::{map, text},
+    params::map,
 };
 use futures_util::future::{BoxFuture, Either, select};
 use mundi_model::{
@@ -22,7 +23,7 @@ use mundi_model::{
 };
 use mundi_runtime::{
     Plane,
-    children::{ChildKind, ChildReport, ChildRun, MadeCall, OutsideCalls, RunCalls},
+    children::{ChildKind, ChildReport, ChildRun, OutsideCalls, RunCalls},
     effects::{invalid, too_large},
 };
 use mundi_store::protocol::{ChildFinish, Failure, Repeat};
@@ -53,7 +54,7 @@ impl<P: Plane> AgentChildren<P> {
 
     /// Works until the model is content, or the time of the budget is over.
     async fn work(&self, run: &ChildRun) -> ChildReport {
-        let mut spent = Spend::default();
+        let (mut spent, mut spent_secs) = (Spend::default(), None);
         let finish = {
             let working = std::pin::pin!(self.converse(run, &mut spent));
             let time = run.budget.duration_secs.map_or(Duration::MAX, Duration::from_secs);
@@ -62,11 +63,15 @@ impl<P: Plane> AgentChildren<P> {
                 Either::Left((Ok(result), _)) => ChildFinish::Passed(result),
                 Either::Left((Err(failure), _)) => ChildFinish::Failed { code: failure.code, reason: failure.reason },
                 Either::Right(_) => {
+                    // The next second was begun: more than the budget allows.
+                    let beyond = run.budget.duration_secs.map(|secs| secs.saturating_add(1));
+                    spent_secs = beyond;
                     let reason = format!("the agent ran for {} s and was stopped", time.as_secs());
                     ChildFinish::Failed { code: Code::EffectTimeout, reason }
                 }
             }
         };
+        spent.set(Lane::DurationSecs, spent_secs);
         ChildReport { finish, spent }
     }
 
@@ -74,7 +79,7 @@ impl<P: Plane> AgentChildren<P> {
         let mut task = self.read(&run.params)?;
         let mut calls = self.outside.of_run(run).await?;
         for round in 1..=task.rounds_max {
-            let answer = calls.call(CHAT, task.question()?).await?;
+            let answer = logged_call(run, &mut calls, CHAT, task.question()?).await?;
             let answer = answer.to_json().map_err(|error| invalid(error.to_string()))?;
             *spent = spent.plus(Spend::default().with(Lane::SolverCalls, 1).with(Lane::Tokens, tokens(&answer)));
             match run.meter.debit(*spent).await {
@@ -84,35 +89,48 @@ impl<P: Plane> AgentChildren<P> {
             }
             let wanted = answer["tool_calls"].as_array().cloned().unwrap_or_default();
             if wanted.is_empty() {
-                return Ok(result(&answer, round, calls.made()));
+                return Ok(result(&answer, round, run.calls.value()));
             }
             if wanted.len() > limits::AGENT_TOOLS_MAX {
                 return Err(failed(format!("the model asked for {} tools at a time", wanted.len())));
             }
             task.heard(&answer, &wanted);
             for call in &wanted {
-                let told = self.use_tool(&task, call, &mut calls).await;
+                let told = use_tool(run, &task, call, &mut calls).await;
                 task.messages.push(json!({ "role": "tool", "tool_call_id": call["id"], "content": told }));
             }
         }
         Err(failed(format!("the model wanted tools in all of {} rounds", task.rounds_max)))
     }
+}
 
-    /// Passes the answer of a tool to the model. A failure is passed, too: the model may know the next step.
-    async fn use_tool(&self, task: &Task, call: &Json, calls: &mut RunCalls<'_, P>) -> String {
-        let name = call["name"].as_str().unwrap_or_default();
-        let Some(tool) = task.tools.iter().find(|tool| tool.name == name) else {
-            return format!("there is no tool `{name}`");
-        };
-        let params = match tool.params(call["arguments"].as_str().unwrap_or_default()) {
-            Ok(params) => params,
-            Err(reason) => return reason,
-        };
-        match calls.call(&tool.effect, params).await {
-            Ok(answer) => said(&answer),
-            Err(failure) => format!("{}: {}", failure.code, failure.reason),
-        }
+/// Passes the answer of a tool to the model. A failure is passed, too: the model may know the next step.
+async fn use_tool<P: Plane>(run: &ChildRun, task: &Task, call: &Json, calls: &mut RunCalls<'_, P>) -> String {
+    let name = call["name"].as_str().unwrap_or_default();
+    let Some(tool) = task.tools.iter().find(|tool| tool.name == name) else {
+        return format!("there is no tool `{name}`");
+    };
+    let params = match tool.params(call["arguments"].as_str().unwrap_or_default()) {
+        Ok(params) => params,
+        Err(reason) => return reason,
+    };
+    match logged_call(run, calls, &tool.effect, params).await {
+        Ok(answer) => said(&answer),
+        Err(failure) => format!("{}: {}", failure.code, failure.reason),
     }
+}
+
+/// Makes a call, and writes it down before it begins: it is on record also if the run is dropped in the middle of it.
+async fn logged_call<P: Plane>(
+    run: &ChildRun,
+    calls: &mut RunCalls<'_, P>,
+    kind: &str,
+    params: Value,
+) -> Result<Value, Failure> {
+    run.calls.begin(run.run, kind);
+    let answer = calls.call(kind, params).await;
+    run.calls.end(answer.as_ref().map(drop).map_err(|failure| failure.code));
+    answer
 }
 
 /// Longer than any lease of a process lives.
@@ -129,20 +147,12 @@ fn tokens(answer: &Json) -> u64 {
     usage["total_tokens"].as_u64().or_else(sum).unwrap_or(0)
 }
 
-fn result(answer: &Json, rounds: u64, calls: &[MadeCall]) -> Value {
-    let made = |call: &MadeCall| {
-        map([
-            ("n", Value::Integer(call.n.into())),
-            ("kind", text(call.kind.clone())),
-            ("key", text(call.key.to_string())),
-            ("code", call.code.map_or(Value::Null, |code| text(code.as_str()))),
-        ])
-    };
+fn result(answer: &Json, rounds: u64, calls: Option<Value>) -> Value {
     map([
         ("content", Value::from(answer["content"].clone())),
         ("finish_reason", Value::from(answer["finish_reason"].clone())),
         ("rounds", Value::Integer(rounds.into())),
-        ("calls", Value::Array(calls.iter().map(made).collect())),
+        ("calls", calls.unwrap_or(Value::Array(Vec::new()))),
     ])
 }
 

@@ -9,7 +9,10 @@ use crate::{
     process::{ProcessAdapter, ProcessConfig},
 };
 use futures_util::future::BoxFuture;
-use mundi_model::{Code, Value, child::Spend};
+use mundi_model::{
+    Code, Value,
+    child::{Lane, Spend},
+};
 use mundi_runtime::children::{ChildKind, ChildReport, ChildRun};
 use mundi_store::protocol::ChildFinish;
 use std::time::Duration;
@@ -27,18 +30,23 @@ impl ProcessChildren {
         Self { timeout: config.timeout, processes: ProcessAdapter::new(config) }
     }
 
-    async fn finish(&self, run: &ChildRun) -> ChildFinish {
+    async fn work(&self, run: &ChildRun) -> ChildReport {
         let asked = run.budget.duration_secs.map_or(self.timeout, Duration::from_secs);
         let timeout = asked.min(self.timeout); // the operator's bound
         let environment = [("MUNDI_CHILD", run.child.to_string()), ("MUNDI_RUN", run.run.to_string())];
-        match tokio::time::timeout(timeout, self.processes.run_command(&run.params, &environment)).await {
+        let mut spent = Spend::default();
+        let finish = match tokio::time::timeout(timeout, self.processes.run_command(&run.params, &environment)).await {
             Ok(Ok(result)) => judge(result),
             Ok(Err(failure)) => ChildFinish::Failed { code: failure.code, reason: failure.reason },
             Err(_) => {
+                // The next second of the budget was begun: more than it allows.
+                let beyond = run.budget.duration_secs.filter(|_| asked <= self.timeout);
+                spent.set(Lane::DurationSecs, beyond.map(|secs| secs.saturating_add(1)));
                 let reason = format!("the command ran for {} ms and was killed", timeout.as_millis());
                 ChildFinish::Failed { code: Code::EffectTimeout, reason }
             }
-        }
+        };
+        ChildReport { finish, spent }
     }
 }
 
@@ -73,7 +81,7 @@ impl ChildKind for ProcessChildren {
     }
 
     fn run<'a>(&'a self, run: &'a ChildRun) -> BoxFuture<'a, ChildReport> {
-        Box::pin(async move { ChildReport { finish: self.finish(run).await, spent: Spend::default() } })
+        Box::pin(self.work(run))
     }
 }
 

@@ -278,7 +278,7 @@ impl Run {
         let (tokens, now_ns) = (self.rng.below(30), self.universe.now_ns());
         self.watched.says(claim.child, tokens);
         let spent = Spend::default().with(Lane::Tokens, tokens);
-        let finished = self.universe.run_protocol(FinishChild { claim, finish, spent, now_ns });
+        let finished = self.universe.run_protocol(FinishChild { claim, finish, spent, calls: None, now_ns });
         self.held(finished).map(drop)
     }
 
@@ -294,7 +294,7 @@ impl Run {
         }
         let now_ns = self.universe.now_ns();
         self.watched.says(claim.child, spent.tokens.unwrap_or(0));
-        let debited = self.universe.run_protocol(DebitChild { claim, spent, now_ns });
+        let debited = self.universe.run_protocol(DebitChild { claim, spent, calls: None, now_ns });
         self.held(debited).map(drop)
     }
 

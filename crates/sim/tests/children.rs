@@ -14,6 +14,25 @@ fn faults() -> Faults {
         .unwrap()
 }
 
+/// The rule that finds a planted bug, by a part of what the checker says: one of these.
+fn rules(mutant: Mutant) -> &'static [&'static str] {
+    match mutant {
+        Mutant::StartUnrecorded => &["events, and has"],
+        Mutant::ChildLeaseUnchecked => &["was started without its lease", "was started under two leases"],
+        Mutant::DispatchBeforeRecovery => &["was dispatched before one of the same parent was recovered"],
+        Mutant::RecoveryUnordered => &["was recovered after"],
+        Mutant::CancelLineageLost => &["its end does not name the request"],
+        Mutant::BudgetUnchecked => &["were spent of"],
+        Mutant::ReportRepeated => &["its executor said at most"],
+        Mutant::CallKeyShared => &["has the key of another call"],
+        Mutant::ChildWorldMissing => &["and that its world exists is false"],
+        Mutant::ChildWorldRecovered => &["is a world, and recovery ended it"],
+        Mutant::ChildWorldUntold => &["was cancelled, and was not told"],
+        Mutant::PhaseLowered => &["went from started back to leased"],
+        other => panic!("{other:?} is not of children"),
+    }
+}
+
 /// More with `MUNDI_CHILD_SEEDS`. One test, because what is planted is planted in the process.
 #[test]
 fn seeds_keep_every_promise_of_children_and_every_planted_bug_is_found() {
@@ -32,6 +51,8 @@ fn seeds_keep_every_promise_of_children_and_every_planted_bug_is_found() {
         plant(None);
         let (seed, failure) = found.unwrap_or_else(|| panic!("{mutant:?} survived {SEEDS_MAX} seeds"));
         assert_eq!(failure.checker, "children", "{mutant:?}, seed {seed}: {failure}");
+        let found = failure.to_string();
+        assert!(rules(mutant).iter().any(|rule| found.contains(rule)), "{mutant:?}, seed {seed}: {found}");
         println!("{mutant:?}: seed {seed}: {failure}");
     }
 }

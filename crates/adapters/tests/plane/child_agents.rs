@@ -6,7 +6,7 @@ use mundi_model::{
     Code, IntentHash, Value,
     child::{Lane, Phase, RunId},
 };
-use mundi_runtime::effects::{Adapter, Call, failed};
+use mundi_runtime::effects::{Adapter, Call, failed, invalid};
 use mundi_store::protocol::Failure;
 use parking_lot::Mutex;
 use serde_json::{Value as Json, json};
@@ -25,8 +25,9 @@ impl Model {
         let wants = json!([{ "id": "call-1", "name": "look", "arguments": "{}" }]);
         let told = messages.iter().rev().find(|message| message["role"] == "tool");
         match (messages[0]["content"].as_str().unwrap(), told) {
+            ("broken", Some(_)) => Err(invalid("it understands nothing")),
             ("flaky", _) if call.attempt == 1 => Err(failed("busy")),
-            ("tool", None) | ("loop", _) => Ok(json!({ "content": "", "tool_calls": wants })),
+            ("tool" | "broken", None) | ("loop", _) => Ok(json!({ "content": "", "tool_calls": wants })),
             ("tool", Some(told)) => Ok(json!({ "content": told["content"], "tool_calls": [] })),
             (other, _) => Ok(json!({ "content": format!("{other}!"), "tool_calls": [] })),
         }
@@ -98,6 +99,42 @@ fn the_budget_ends_an_agent_at_the_answer_that_goes_beyond_it() {
     assert_eq!((model.0.lock().len(), outside.calls().len()), (4, 3), "nothing is called after that answer");
     let budget = house.ask(&process, move |ops| async move { ops.budget(boss).await }).unwrap();
     assert_eq!(budget.iter().find(|(lane, _)| *lane == Lane::Tokens).unwrap().1.total, 90);
+}
+
+/// A lane that has no room ends the agent: the calls of its model, and its time.
+#[test]
+fn every_lane_bounds_an_agent() {
+    let (house, model, _) = house();
+    let boss = house.create(1, house.manifests[0]);
+    let process = house.start(1);
+    house.tell(boss, "tell", "agent a loop http solver_calls 2\nagent b hang http duration_secs 3");
+    house.run(MINUTE);
+    let exceeded = |lane: &str| format!(";Started  ;Failed URM_CHILD_BUDGET_EXCEEDED budget_exceeded:{lane}");
+    assert_eq!(house.cell(&process, boss, "child/a"), exceeded("solver_calls"));
+    assert_eq!(house.cell(&process, boss, "child/b"), exceeded("duration_secs"));
+    assert_eq!(model.0.lock().len(), 4, "three calls of the first one, and one of the other");
+    let spent = house.children(&process, boss)[0].spent;
+    assert_eq!((spent.solver_calls, spent.tokens), (Some(2), Some(60)), "the refused debit is none");
+}
+
+/// They are evidence, and the parent has them of every end that the executor lives to report.
+#[test]
+fn the_calls_of_an_agent_are_told_however_it_ends() {
+    let (house, ..) = house();
+    let boss = house.create(1, house.manifests[0]);
+    let process = house.start(1);
+    house.tell(boss, "tell", "agent failed broken http\nagent exceeded loop http");
+    house.run(MINUTE);
+    house.tell(boss, "tell", "agent cancelled hang http");
+    house.run(MINUTE);
+    house.tell(boss, "tell", "cancel cancelled");
+    house.run(MINUTE);
+    let calls = |label: &str| house.cell(&process, boss, &format!("calls/{label}"));
+    assert!(house.cell(&process, boss, "child/failed").contains(";Failed EFFECT_PARAMS_INVALID"));
+    assert_eq!(calls("failed"), "llm.chat Null;http Null;llm.chat EFFECT_PARAMS_INVALID");
+    assert_eq!(calls("exceeded"), ["llm.chat Null;http Null"; 3].join(";") + ";llm.chat Null");
+    assert!(house.cell(&process, boss, "child/cancelled").contains(";Cancelled"));
+    assert_eq!(calls("cancelled"), "llm.chat EFFECT_CANCELLED", "it was under way");
 }
 
 #[test]

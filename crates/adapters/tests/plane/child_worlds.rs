@@ -9,6 +9,7 @@ use mundi_adapters::{
     child_agent::AgentChildren, child_cancel::ChildCancelAdapter, child_done::ChildDoneAdapter,
     child_world::WorldChildren,
 };
+use mundi_engine::{Engine, Transaction};
 use mundi_kernel::{
     Registry,
     manifest::{EffectRule, Manifest, Schema},
@@ -41,7 +42,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Spawns a world per line `LABEL EVENT VALUE` and an agent per line `agent LABEL PROMPT TOOL`, cancels by `cancel LABEL`, and notes what becomes of
+/// Spawns a world per line `LABEL EVENT VALUE` and an agent per line `agent LABEL PROMPT TOOL LANE AMOUNT` (100 tokens if no lane is named), cancels by `cancel LABEL`, and notes what becomes of
 /// each.
 pub(crate) struct Boss;
 
@@ -55,6 +56,17 @@ impl Program for Boss {
                 |result| format!("{result:?}"),
             );
             let what = format!(";{:?} {rest}", child.lifecycle);
+            if let Some(Value::Array(calls)) = child.fields.get("calls") {
+                let field = |call: &Value, name: &str| match call {
+                    Value::Map(fields) => match &fields[name] {
+                        Value::Text(text) => text.clone(),
+                        other => format!("{other:?}"),
+                    },
+                    other => format!("{other:?}"),
+                };
+                let calls: Vec<_> = calls.iter().map(|call| field(call, "kind") + " " + &field(call, "code")).collect();
+                host.put(&format!("calls/{}", child.label), calls.join(";").as_bytes())?;
+            }
             if let Some(Value::Text(world)) = child.fields.get("world") {
                 host.put(&format!("world/{}", child.label), world.as_bytes())?;
             }
@@ -68,13 +80,17 @@ impl Program for Boss {
                     let params = Value::Map([("label".to_owned(), Value::Text(label.to_owned()))].into());
                     host.emit("child.cancel", &cbor::encode(&params), "")?;
                 }
-                ["agent", label, prompt, tool] => {
+                ["agent", label, prompt, tool, ref limit @ ..] => {
                     let text = |text: &str| Value::Text(text.to_owned());
                     let entries = |entries: &[(&str, Value)]| {
                         Value::Map(entries.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect())
                     };
                     let tools = Value::Array(vec![entries(&[("name", text("look")), ("effect", text(tool))])]);
-                    let budget = Spend::default().with(Lane::Tokens, 100);
+                    let mut budget = Spend::default().with(Lane::Tokens, 100);
+                    if let [lane, amount] = limit {
+                        let lane = Lane::from_name(lane).ok_or_else(|| Failure::new("no lane"))?;
+                        budget = Spend::default().with(lane, amount.parse().map_err(|_| Failure::new("no number"))?);
+                    }
                     let params = entries(&[("prompt", text(prompt)), ("tools", tools)]);
                     host.spawn_child(&spec_params("agent", &params, &budget), label)?;
                 }
@@ -269,6 +285,33 @@ fn a_child_world_begins_with_its_first_input_and_its_word_is_the_end_of_the_chil
     assert_eq!(house.cell(&process, world, "said"), "Ok");
     let budget = house.ask(&process, move |ops| async move { ops.budget(boss).await }).unwrap();
     assert_eq!(budget.iter().find(|(lane, _)| *lane == Lane::Tokens).unwrap().1.total, 8);
+}
+
+/// The word of a child world is a change of its parent's children, and so is a cancel by the parent's program.
+#[test]
+fn a_contradiction_that_an_effect_finds_holds_the_parent() {
+    for by_cancel in [false, true] {
+        let house = House::new();
+        let boss = house.create(1, house.manifests[0]);
+        let process = house.start(1);
+        house.tell(boss, "tell", "a work wait");
+        house.run(MINUTE);
+        let (child, engine) = (house.children(&process, boss)[0].child, house.rig.plane.engine.clone());
+        let start = mundi_store::keyspace::child_event::key(house.rig.universe, boss, child, 0);
+        house.rig.executor.block_on(async move {
+            let mut tx = engine.begin().await.unwrap();
+            tx.delete(start.as_bytes()).unwrap();
+            tx.commit().await.unwrap();
+        });
+        match by_cancel {
+            false => house.tell(child.world(), "work", "green"),
+            true => house.tell(boss, "tell", "cancel a"),
+        }
+        house.run(MINUTE);
+        let described = house.ask(&process, move |ops| async move { ops.describe_world(boss).await }).unwrap();
+        let held = described.meta.hold.map(|hold| hold.code);
+        assert_eq!(held.as_deref(), Some("URM_SCHEDULER_PHASE_EVENT_ATOMICITY_VIOLATION"), "by cancel: {by_cancel}");
+    }
 }
 
 #[test]

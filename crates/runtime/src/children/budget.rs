@@ -1,6 +1,6 @@
 //! Debits for a child: recorded values, made by the transaction that ends or reports a piece of work.
 
-use super::hold_violated;
+use super::{CallLog, hold_violated};
 use crate::{Plane, metrics::Metrics};
 use futures_util::future::BoxFuture;
 use mundi_model::{Code, Coded, child::Spend};
@@ -26,6 +26,7 @@ pub(super) struct LeaseMeter<P> {
     pub(super) plane: P,
     pub(super) claim: ChildClaim,
     pub(super) started_at_ns: u64,
+    pub(super) calls: CallLog,
     pub(super) metrics: Arc<Metrics>,
 }
 
@@ -34,7 +35,7 @@ impl<P: Plane> Meter for LeaseMeter<P> {
         Box::pin(async move {
             let now_ns = self.plane.now_ns();
             let spent = spent.lasting(self.started_at_ns, now_ns);
-            let debited = self.plane.run(&DebitChild { claim: self.claim, spent, now_ns }).await;
+            let debited = self.plane.run(&DebitChild { claim: self.claim, spent, calls: self.calls.value(), now_ns }).await;
             match hold_violated(&self.plane, self.claim.universe, debited.map(|done| done.output)).await {
                 Ok(Debited::Accepted) => Ok(true),
                 Ok(_) => {

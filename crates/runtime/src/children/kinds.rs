@@ -1,6 +1,6 @@
 //! The kinds of children.
 
-use super::Meter;
+use super::{CallLog, Meter};
 use futures_util::future::BoxFuture;
 use mundi_model::{
     Hash, Height, IntentHash, UniverseId, Value, WorldId,
@@ -68,6 +68,8 @@ pub struct ChildRun {
     pub manifest: Option<Hash>,
     /// Debits the run while it goes on.
     pub meter: Arc<dyn Meter>,
+    /// Calls to the outside that the run makes, for its parent.
+    pub calls: CallLog,
 }
 
 /// How a run ended, and what it used beside its time.

@@ -10,6 +10,7 @@
 //! role only acts on it. So any number of executors may run, and one that crashes leaves nothing but leases that run out.
 
 mod budget;
+mod calls;
 mod counts;
 mod dispatch;
 mod kinds;
@@ -18,6 +19,7 @@ mod recovery;
 mod workflow;
 
 pub use budget::{Meter, RefusedDebit};
+pub use calls::CallLog;
 pub use counts::{ChildCounts, ChildDepth};
 pub use dispatch::{cancel_all, cancel_before};
 pub use kinds::{ChildKind, ChildReport, ChildRun, EXTERNAL, WorldOfChild, is_external};

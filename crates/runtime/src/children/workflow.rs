@@ -3,12 +3,12 @@
 //! The start is on record before the work begins, so a crash at any await leaves a child that recovery ends, and none that begins twice.
 
 use super::{
-    ChildExecutor, ChildKind, ChildReport, ChildRun, Running, WorldOfChild, budget::LeaseMeter, hold_on_violation,
+    CallLog, ChildExecutor, ChildKind, ChildReport, ChildRun, Running, WorldOfChild, budget::LeaseMeter, hold_on_violation,
 };
 use crate::{KernelSnapshots, Plane, metrics::Metrics};
 use futures_util::future::{AbortHandle, AbortRegistration, Abortable};
 use mundi_model::{
-    Code, Coded,
+    Code, Coded, Value,
     child::{ChildSpec, DispatchToken, Spend},
     limits,
     record::Payload,
@@ -61,7 +61,7 @@ impl<P: Plane> Workflow<P> {
             Ok(spec) => spec,
             Err(reason) => {
                 let finish = ChildFinish::Failed { code: Code::UrmChildKindInvalid, reason };
-                return self.finish(finish, Spend::default()).await;
+                return self.finish(finish, Spend::default(), None).await;
             }
         };
         let child = WorldOfChild { universe: self.claim.universe, token, params: &spec.params };
@@ -70,7 +70,7 @@ impl<P: Plane> Workflow<P> {
             Ok(Some(world)) => return self.start_world(*world).await,
             Err(failure) => {
                 let finish = ChildFinish::Failed { code: failure.code, reason: failure.reason };
-                return self.finish(finish, Spend::default()).await;
+                return self.finish(finish, Spend::default(), None).await;
             }
         }
         let start = StartChild { claim: self.claim, now_ns: self.plane.now_ns() };
@@ -81,7 +81,8 @@ impl<P: Plane> Workflow<P> {
             Ok(report) => report,
             Err(_) => ChildReport { finish: ChildFinish::Cancelled, spent: Spend::default() },
         };
-        self.finish(bounded(finish), spent.lasting(started_at_ns, self.plane.now_ns())).await
+        let spent = spent.lasting(started_at_ns, self.plane.now_ns());
+        self.finish(bounded(finish), spent, run.calls.value()).await
     }
 
     /// Starts a child that goes on by itself.
@@ -92,14 +93,14 @@ impl<P: Plane> Workflow<P> {
             Ok(_) => Ok(()),
             Err(StoreError::World(error)) => {
                 let finish = ChildFinish::Failed { code: error.code(), reason: error.to_string() };
-                self.finish(finish, Spend::default()).await
+                self.finish(finish, Spend::default(), None).await
             }
             Err(error) => Err(error),
         }
     }
 
     fn run_of(&self, token: DispatchToken, spec: ChildSpec, started_at_ns: u64) -> Option<ChildRun> {
-        let Self { plane, claim, .. } = self;
+        let (Self { plane, claim, .. }, calls) = (self, CallLog::default());
         Some(ChildRun {
             universe: claim.universe,
             parent: claim.parent,
@@ -112,10 +113,12 @@ impl<P: Plane> Workflow<P> {
             started_at_ns,
             trace: token.trace,
             manifest: token.manifest,
+            calls: calls.clone(),
             meter: Arc::new(LeaseMeter {
                 plane: plane.clone(),
                 claim: *claim,
                 started_at_ns,
+                calls,
                 metrics: self.metrics.clone(),
             }),
         })
@@ -129,8 +132,8 @@ impl<P: Plane> Workflow<P> {
     }
 
     /// Tries again while the store does not answer: the work is done, and only its end is missing.
-    async fn finish(&self, finish: ChildFinish, spent: Spend) -> Result<(), StoreError> {
-        let finish = FinishChild { claim: self.claim, finish, spent, now_ns: self.plane.now_ns() };
+    async fn finish(&self, finish: ChildFinish, spent: Spend, calls: Option<Value>) -> Result<(), StoreError> {
+        let finish = FinishChild { claim: self.claim, finish, spent, calls, now_ns: self.plane.now_ns() };
         let mut tries = 0;
         loop {
             match self.plane.run(&finish).await {

@@ -245,7 +245,7 @@ impl<P: Plane> Ops<P> {
     /// Reports the spending of an external child so far.
     pub async fn child_report(&self, claim: ChildClaim, spent: Spend) -> Result<Debited, RuntimeError> {
         let now_ns = self.plane.now_ns();
-        let debited = self.change_child(&DebitChild { claim, spent, now_ns }).await?;
+        let debited = self.change_child(&DebitChild { claim, spent, calls: None, now_ns }).await?;
         if debited != Debited::Accepted {
             self.count_end(claim.parent, claim.child, now_ns).await;
         }
@@ -262,7 +262,7 @@ impl<P: Plane> Ops<P> {
         let token = self.child(claim.parent, claim.child).await?;
         let started_at_ns = token.started_at_ns.unwrap_or(now_ns);
         let spent = spent.lasting(started_at_ns, now_ns);
-        let finish = FinishChild { claim, finish: crate::children::bounded(finish), spent, now_ns };
+        let finish = FinishChild { claim, finish: crate::children::bounded(finish), spent, calls: None, now_ns };
         let finished = self.change_child(&finish).await?;
         self.metrics.children().finished(&finished, now_ns);
         Ok(finished)

@@ -83,6 +83,7 @@ fn run_of(rig: &Rig, n: u8) -> ChildRun {
         started_at_ns: 1,
         trace: None,
         manifest: Some(rig.manifest),
+        calls: mundi_runtime::children::CallLog::default(),
         meter: Arc::new(Unmetered),
     }
 }

@@ -92,7 +92,7 @@ impl Rig {
     }
 
     async fn finish(&self, claim: ChildClaim, finish: ChildFinish, spent: Spend) -> Result<ChildFinished, StoreError> {
-        self.store.run(&FinishChild { claim, finish, spent, now_ns: self.now() }).await.map(|done| done.output)
+        self.store.run(&FinishChild { claim, finish, spent, calls: None, now_ns: self.now() }).await.map(|done| done.output)
     }
 
     async fn pass(&self, claim: ChildClaim) -> Result<ChildFinished, StoreError> {
@@ -341,7 +341,7 @@ fn an_end_beyond_the_budget_after_a_cancel_is_of_the_cancels_lineage() {
             match finish {
                 Some(finish) => drop(rig.finish(claim, finish, tokens(6)).await.unwrap()),
                 None => {
-                    let debit = DebitChild { claim, spent: tokens(6), now_ns: rig.now() };
+                    let debit = DebitChild { claim, spent: tokens(6), calls: None, now_ns: rig.now() };
                     assert_eq!(rig.store.run(&debit).await.unwrap().output, Debited::Exceeded(Lane::Tokens));
                 }
             }
@@ -479,7 +479,7 @@ fn of_two_debits_the_first_that_commits_is_accepted_and_the_other_ends_its_child
         rig.spawn(2).await;
         let (first, second) = (rig.started().await, rig.started().await);
         rig.limit(Lane::Tokens, 10).await;
-        let debit = |claim, amount| DebitChild { claim, spent: tokens(amount), now_ns: rig.now() };
+        let debit = |claim, amount| DebitChild { claim, spent: tokens(amount), calls: None, now_ns: rig.now() };
         assert_eq!(rig.store.run(&debit(first, 6)).await.unwrap().output, Debited::Accepted);
         assert_eq!(rig.store.run(&debit(first, 6)).await.unwrap().output, Debited::Accepted, "a report sent twice");
         assert_eq!(rig.total(Lane::Tokens).await, 6);
@@ -728,7 +728,7 @@ fn whatever_executors_do_numbers_are_unique_phases_only_rise_and_budgets_hold() 
                             0 => drop(rig.start(claim).await),
                             1 => drop(rig.finish(claim, ChildFinish::Passed(Value::Null), tokens(rng.below(9))).await),
                             _ => {
-                                let debit = DebitChild { claim, spent: tokens(rng.below(9)), now_ns: rig.now() };
+                                let debit = DebitChild { claim, spent: tokens(rng.below(9)), calls: None, now_ns: rig.now() };
                                 drop(rig.store.run(&debit).await);
                             }
                         }

@@ -134,7 +134,7 @@ fn finish_a_child() {
     let act = async |store: &Store, (_, claim): &(Fence, ChildClaim)| {
         let (claim, now_ns) = (*claim, store.clock.now_ns());
         let (finish, spent) = (ChildFinish::Passed(Value::Bool(true)), Spend::default().with(Lane::Tokens, 7));
-        store.run(&FinishChild { claim, finish, spent, now_ns }).await.map(drop)
+        store.run(&FinishChild { claim, finish, spent, calls: None, now_ns }).await.map(drop)
     };
     survives(on_the_heap, started, act, everything);
 }
@@ -149,7 +149,7 @@ fn debit_a_child_within_and_beyond_its_budget() {
     let act = async |store: &Store, claim: &ChildClaim| {
         for tokens in [5, 10, 11] {
             let (spent, now_ns) = (Spend::default().with(Lane::Tokens, tokens), store.clock.now_ns());
-            store.run(&DebitChild { claim: *claim, spent, now_ns }).await.map(drop).or_else(over)?;
+            store.run(&DebitChild { claim: *claim, spent, calls: None, now_ns }).await.map(drop).or_else(over)?;
         }
         Ok(())
     };

@@ -187,7 +187,7 @@ async fn cancel<T: Transaction>(
 /// `WORKER_CANCEL` itself is the terminal event.
 fn ended_unstarted() -> End {
     let detail = Detail { code: Some(Code::UrmChildCancelled), reason: Some("cancelled".into()), is_of_cancel: true };
-    End { kind: EventKind::Cancel, outcome: ChildOutcome::Cancelled, detail, result: None, finished_by: None }
+    End { kind: EventKind::Cancel, outcome: ChildOutcome::Cancelled, detail, result: None, calls: None, finished_by: None }
 }
 
 /// A child that never started leaves the queue, or the place of the executor that leased it.

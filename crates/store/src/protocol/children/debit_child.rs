@@ -15,17 +15,19 @@ use crate::{
 };
 use mundi_engine::Transaction;
 use mundi_model::{
-    Code,
+    Code, Value,
     child::{DispatchToken, Lane, Phase, Spend},
     mutants::{Mutant, planted},
 };
 
 /// Reports all that a child has used so far. Only what is new is debited, so a report that is sent twice counts once.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct DebitChild {
     pub claim: ChildClaim,
     /// The spending of the child since it started, lane by lane.
     pub spent: Spend,
+    /// The calls to the outside that it made, for its parent if this ends it.
+    pub calls: Option<Value>,
     pub now_ns: u64,
 }
 
@@ -59,7 +61,7 @@ impl Protocol for DebitChild {
             None => parent.write_token(tx, &token).map(|()| Debited::Accepted),
             Some(lane) => {
                 leave(&mut state, token.child);
-                let end = exceeded(lane, &token);
+                let end = End { calls: self.calls.clone(), ..exceeded(lane, &token) };
                 parent.end(tx, &mut state, token, &end).await?;
                 Ok(Debited::Exceeded(lane))
             }

@@ -36,6 +36,8 @@ pub struct FinishChild {
     pub finish: ChildFinish,
     /// All that it used since it started.
     pub spent: Spend,
+    /// The calls to the outside that it made, for the parent of a child that does not pass.
+    pub calls: Option<Value>,
     pub now_ns: u64,
 }
 
@@ -72,7 +74,8 @@ impl Protocol for FinishChild {
             None => plan(&self.finish, &token),
             Some(lane) => exceeded(lane, &token),
         };
-        let end = End { finished_by: Some(self.claim.token), ..end };
+        let calls = self.calls.clone().filter(|_| end.kind != EventKind::Pass);
+        let end = End { finished_by: Some(self.claim.token), calls, ..end };
         leave(&mut state, token.child);
         let token = parent.end(tx, &mut state, token, &end).await?;
         Ok(finished(&token))
@@ -113,6 +116,7 @@ pub(super) fn plan(finish: &ChildFinish, token: &DispatchToken) -> End {
             outcome: ChildOutcome::Passed,
             detail: Detail::default(),
             result: Some(result.clone()).filter(|result| *result != Value::Null),
+            calls: None,
             finished_by: None,
         },
         _ if token.cancel_request_id.is_some() && !planted(Mutant::CancelLineageLost) => End::cancelled(),

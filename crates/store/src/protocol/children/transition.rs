@@ -90,6 +90,8 @@ pub(super) struct End {
     pub(super) detail: Detail,
     /// The result of a child that passes.
     pub(super) result: Option<Value>,
+    /// The calls to the outside of one that does not.
+    pub(super) calls: Option<Value>,
     /// The token of the lease whose executor says so.
     pub(super) finished_by: Option<[u8; 16]>,
 }
@@ -97,7 +99,7 @@ pub(super) struct End {
 impl End {
     pub(super) fn failed(code: Code, reason: impl Into<String>) -> Self {
         let detail = Detail { code: Some(code), reason: Some(reason.into()), is_of_cancel: false };
-        Self { kind: EventKind::Fail, outcome: ChildOutcome::Failed, detail, result: None, finished_by: None }
+        Self { kind: EventKind::Fail, outcome: ChildOutcome::Failed, detail, result: None, calls: None, finished_by: None }
     }
 
     /// Of a child that had started when it was cancelled.
@@ -142,6 +144,7 @@ impl End {
         set("reason", end.and_then(|end| end.reason.clone()).map(Value::Text));
         set("cancel_request_id", token.cancel_request_id.clone().filter(|_| self.detail.is_of_cancel).map(Value::Text));
         set("result", self.result.clone());
+        set("calls", self.calls.clone());
         set("spent", Some(spend_value(token.spent)));
         Receipt {
             intent: token.intent,
