@@ -134,7 +134,10 @@ async fn budgets_and_cancels_end_children_and_answer_the_same_again() {
     assert_eq!(derived, json!({ "outcome": "cancelled", "cancel_request_id": format!("cancel:{c}:0") }));
     let events = server.get(&format!("{W}/p/children/{c}/events")).await.ok(200);
     assert_eq!(events[0]["detail"]["cancel_request_id"], derived["cancel_request_id"]);
-    assert_eq!(server.post(&cancel(&c), &json!({})).await.ok(200)["outcome"], "already_terminal");
+    let late = json!({ "outcome": "already_terminal", "cancel_request_id": derived["cancel_request_id"] });
+    assert_eq!(server.post(&cancel(&c), &json!({ "client_request_id": "late" })).await.ok(200), late, "as on record");
+    let none = json!({ "outcome": "already_terminal" });
+    assert_eq!(server.post(&cancel(&b), &json!({})).await.ok(200), none, "nobody cancelled it");
 
     let wrong = json!({ "kind": "nobody-serves-this" });
     let id = spawn(&server, "p", wrong).await;
@@ -165,6 +168,13 @@ async fn a_server_that_is_killed_ends_what_it_ran_and_keeps_what_waits() {
     let metrics = server.send(Method::GET, "/metrics", &[], &Value::Null).await.text;
     let counted = "mundi_children_ended_total{kind=\"process\",code=\"ok\"} 1";
     assert!(metrics.lines().any(|line| line == counted), "{metrics}");
+    // A command that runs longer than its budget of time is stopped, and has exceeded it.
+    let mut slow = command("sleep", &["600"]);
+    slow["budget"] = json!({ "duration_secs": 1 });
+    let slow = spawn(&server, "p", slow).await;
+    let found = ended(&server, "p", &slow).await;
+    assert_eq!(found["code"], "URM_CHILD_BUDGET_EXCEEDED", "{found}");
+    assert_eq!(found["reason"], "budget_exceeded:duration_secs");
     let external = spawn(&server, "p", json!({ "kind": "external" })).await;
     // Those that end without an executor are counted, too, and once.
     let stopped = spawn(&server, "p", json!({ "kind": "external" })).await;
@@ -190,6 +200,96 @@ async fn a_server_that_is_killed_ends_what_it_ran_and_keeps_what_waits() {
 
 fn mundi(arguments: &[&str]) -> std::process::Output {
     Command::new(env!("CARGO_BIN_EXE_mundi")).args(arguments).output().unwrap()
+}
+
+#[tokio::test]
+async fn all_children_of_a_world_are_cancelled_by_one_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    parent(&server, "p").await;
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        ids.push(spawn(&server, "p", json!({ "kind": "external" })).await);
+    }
+    let tasks = claim(&server).await;
+    task(&server, "start", &json!({ "claim": tasks[0]["claim"] })).await.ok(200);
+    let (url, request) = (format!("{W}/p/children/cancel"), json!({ "client_request_id": "stop" }));
+    let answer = server.post(&url, &request).await.ok(200);
+    assert_eq!(answer, json!({ "children": 3, "client_request_id": "stop" }));
+    let later = spawn(&server, "p", json!({ "kind": "external" })).await;
+    assert_eq!(server.post(&url, &request).await.ok(200), answer, "the same request, the same answer");
+    for id in &ids {
+        assert_eq!(child(&server, "p", id).await["cancel_request_id"], format!("stop:{id}"));
+    }
+    assert_eq!(child(&server, "p", &ids[0]).await["phase"], "started", "its worker stops it");
+    assert_eq!(child(&server, "p", &ids[2]).await["outcome"], "cancelled");
+    assert_eq!(child(&server, "p", &later).await["phase"], "queued", "it was spawned since");
+    server.post(&format!("{W}/nowhere/children/cancel"), &request).await.refused(404, "WORLD_NOT_FOUND");
+}
+
+/// Each command as a user types it, against a server: what is shown, and the exit code of what is refused.
+#[tokio::test]
+async fn the_command_line_spawns_lists_follows_cancels_and_budgets() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    parent(&server, "p").await;
+    let url = server.url.clone();
+    let run = |arguments: &[&str]| mundi(&[&["world"], arguments, &["--url", &url, "--format", "json"]].concat());
+    let ok = |arguments: &[&str]| {
+        let ran = run(arguments);
+        assert!(ran.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&ran.stderr));
+        serde_json::from_slice::<Value>(&ran.stdout).unwrap()
+    };
+    let refused = |arguments: &[&str]| {
+        let ran = run(arguments);
+        let error: Value = serde_json::from_slice(&ran.stderr).unwrap_or(Value::Null);
+        (ran.status.code().unwrap(), error["error"]["code"].as_str().unwrap_or_default().to_owned())
+    };
+    let spawn = ["child", "spawn", "p", "external", r#"{"page": 7}"#, "--budget", "tokens=9"];
+    let spawn = [&spawn[..], &["--client-request-id", "job"]].concat();
+    let made = ok(&spawn);
+    assert_eq!((&made["params"], &made["budget"]), (&json!({ "page": 7 }), &json!({ "tokens": 9 })));
+    assert_eq!(ok(&spawn)["child_id"], made["child_id"], "the same request, the same child");
+    let id = made["child_id"].as_str().unwrap();
+    let other = ["child", "spawn", "p", "external", "8", "--client-request-id", "job"];
+    assert_eq!(refused(&other), (5, "URM_REQUEST_CONFLICT".to_owned()));
+    assert_eq!(refused(&["child", "spawn", "p", "external", "--budget", "tokens"]).0, 3);
+    let second = ok(&["child", "spawn", "p", "external"]);
+    let second = second["child_id"].as_str().unwrap();
+
+    let listed = ok(&["child", "list", "p"]);
+    let ids: Vec<_> = listed["items"].as_array().unwrap().iter().map(|child| child["child_id"].clone()).collect();
+    assert_eq!(ids, [id, second]);
+    let table = mundi(&["world", "child", "list", "p", "--url", &url]);
+    assert!(String::from_utf8_lossy(&table.stdout).lines().next().unwrap().starts_with("CHILD"));
+    assert_eq!(ok(&["child", "describe", "p", id])["phase"], "queued");
+    let nobody = format!("c_{}", "0".repeat(26));
+    assert_eq!(refused(&["child", "describe", "p", &nobody]), (4, "URM_CHILD_NOT_FOUND".to_owned()));
+
+    let cancelled = ok(&["child", "cancel", "p", id, "--client-request-id", "stop"]);
+    assert_eq!(cancelled, json!({ "outcome": "cancelled", "cancel_request_id": "stop" }));
+    assert_eq!(refused(&["child", "cancel", "p"]).0, 2, "a child, or all");
+    assert_eq!(refused(&["child", "cancel", "p", id, "--all"]).0, 2);
+    let all = ["child", "cancel", "p", "--all", "--client-request-id", "over"];
+    assert_eq!(ok(&all), json!({ "children": 1, "client_request_id": "over" }));
+    assert_eq!(ok(&all)["children"], 1, "the same request, the same answer");
+    assert_eq!(ok(&["child", "describe", "p", second])["outcome"], "cancelled");
+
+    let events = ok(&["child", "events", "p", id]);
+    assert_eq!((&events[0]["event"], events.as_array().unwrap().len()), (&json!("WORKER_CANCEL"), 1));
+    let lines = mundi(&["world", "child", "events", "p", id, "--url", &url]);
+    assert!(lines.status.success());
+    mundi_model::child::evidence::verify(&lines.stdout).unwrap();
+    assert_eq!(ok(&["child", "events", "p", id, "--from", "1"]), json!([]));
+
+    let set = ok(&["budget", "set", "p", "tokens=50", "duration_secs=none", "--client-request-id", "b"]);
+    assert_eq!(set["lanes"][2], json!({ "lane": "tokens", "total": 0, "limit": 50 }));
+    assert_eq!(ok(&["budget", "show", "p"]), set);
+    assert_eq!(refused(&["budget", "set", "p", "tokens=60", "--client-request-id", "b"]).0, 5);
+    assert_eq!(refused(&["budget", "set", "p", "money=1"]), (3, "REQUEST_INVALID".to_owned()));
+    let table = mundi(&["world", "budget", "show", "p", "--url", &url]);
+    let shown = String::from_utf8_lossy(&table.stdout).into_owned();
+    assert!(shown.lines().any(|line| line.split_whitespace().collect::<Vec<_>>() == ["tokens", "0", "50"]), "{shown}");
 }
 
 #[tokio::test]
@@ -234,11 +334,8 @@ fn the_stop_gate_passes_on_its_fixtures_and_each_way_to_break_them_has_a_code() 
     for entry in std::fs::read_dir(folder).unwrap() {
         let name = entry.unwrap().file_name();
         let (made, kept) = (folder.join(&name), stored.join(&name));
-        assert_eq!(
-            std::fs::read(made).unwrap(),
-            std::fs::read(kept).unwrap(),
-            "{name:?}: `mundi gate --make spec/fixtures/stop_gate`"
-        );
+        let is_same = std::fs::read(made).unwrap() == std::fs::read(kept).unwrap();
+        assert!(is_same, "{name:?}: `mundi gate --make spec/fixtures/stop_gate`");
     }
     let manifest = folder.join("vnext_plus9_manifest.json");
     let gate = || {
@@ -312,7 +409,28 @@ fn the_stop_gate_passes_on_its_fixtures_and_each_way_to_break_them_has_a_code() 
         original.replacen("concurrent_budget_cancel_stability-0", "concurrent_budget_cancel_stability-1", 1),
     )
     .unwrap();
-    let (code, _, said) = gate();
-    assert_ne!(code, Some(0));
-    assert!(said.contains("URM_GATE_MANIFEST_STALE"), "{said}");
+    let invalid = |manifest_code: &str| {
+        let (code, report, said) = gate();
+        assert_eq!(code, Some(9), "{said}");
+        assert!(schema.is_valid(&report), "{report}");
+        let codes: Vec<_> = report["failures"].as_array().unwrap().iter().map(|failure| &failure["code"]).collect();
+        assert_eq!(codes, [manifest_code; 3], "{report}");
+        assert_eq!((&report["metrics"][metric]["pct"], &report["all_passed"]), (&json!(0.0), &json!(false)));
+    };
+    invalid("URM_GATE_MANIFEST_STALE");
+
+    // A manifest with its own hash that is none.
+    let invalid_if = |change: &dyn Fn(&mut Value)| {
+        let mut manifest_value: Value = serde_json::from_str(&original).unwrap();
+        change(&mut manifest_value);
+        manifest_value.as_object_mut().unwrap().remove("vnext_plus9_manifest_hash");
+        let hash = mundi_model::Hash::of(mundi_model::json::to_canonical(&manifest_value).as_bytes()).to_hex();
+        manifest_value["vnext_plus9_manifest_hash"] = hash.into();
+        std::fs::write(&manifest, mundi_model::json::to_canonical(&manifest_value)).unwrap();
+        invalid("JSON_MALFORMED");
+    };
+    invalid_if(&|manifest| manifest["schema"] = "stop_gate.vnext_plus10_manifest@1".into());
+    invalid_if(&|manifest| manifest["metrics"][metric] = json!([]));
+    invalid_if(&|manifest| manifest["metrics"][metric][0]["sha256"] = "00".into());
+    invalid_if(&|manifest| manifest["more"] = json!(1));
 }

@@ -106,33 +106,60 @@ fn make(folder: &Path) -> Outcome {
     fs::write(&path, json::to_canonical(&manifest)).map_err(of_io(&path))
 }
 
-fn judge(path: &Path, with_earlier: bool, out: Out) -> Outcome {
-    let manifest = json::from_canonical(&read(path)?).map_err(|error| Failed::coded(&error))?;
-    let (named, own) = (manifest[MANIFEST_HASH].as_str().unwrap_or_default(), manifest_hash(&manifest));
+/// Why nothing can be measured by a manifest: its hash is not its own, or it is not of the schema `stop_gate.vnext_plus9_manifest@1`.
+fn manifest_fault(manifest: &Value, own: &str) -> Option<Failed> {
+    let named = manifest[MANIFEST_HASH].as_str().unwrap_or_default();
     if named != own {
         let reason = format!("the manifest says {named}, and its hash is {own}");
-        return Err(Failed::new(Code::UrmGateManifestStale, reason));
+        return Some(Failed::new(Code::UrmGateManifestStale, reason));
     }
+    let has_fields = |value: &Value, names: &[&str]| {
+        let fields = value.as_object();
+        fields.is_some_and(|fields| fields.len() == names.len() && names.iter().all(|name| fields.contains_key(*name)))
+    };
+    let is_hash = |text: &str| text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let is_entry = |entry: &Value| {
+        has_fields(entry, &["fixture", "sha256"])
+            && entry["fixture"].is_string()
+            && entry["sha256"].as_str().is_some_and(is_hash)
+    };
+    let are_entries =
+        |entries: &Value| entries.as_array().is_some_and(|it| !it.is_empty() && it.iter().all(is_entry));
+    let metrics = Scenario::ALL.map(Scenario::metric);
+    let is_one = manifest["schema"] == MANIFEST_SCHEMA
+        && has_fields(manifest, &["schema", "metrics", MANIFEST_HASH])
+        && has_fields(&manifest["metrics"], &metrics)
+        && metrics.iter().all(|metric| are_entries(&manifest["metrics"][*metric]));
+    (!is_one).then(|| Failed::new(Code::JsonMalformed, format!("the manifest is not of the schema `{MANIFEST_SCHEMA}`")))
+}
+
+fn judge(path: &Path, with_earlier: bool, out: Out) -> Outcome {
+    let manifest = json::from_canonical(&read(path)?).map_err(|error| Failed::coded(&error))?;
+    let own = manifest_hash(&manifest);
+    let fault = manifest_fault(&manifest, &own);
     let folder = path.parent().unwrap_or(Path::new("."));
     let (mut metrics, mut failures) = (Map::new(), Vec::new());
     for scenario in Scenario::ALL {
         let metric = scenario.metric();
         let entries = manifest["metrics"][metric].as_array().map_or(&[][..], Vec::as_slice);
-        if entries.is_empty() {
-            return Err(Failed::new(Code::RequestInvalid, format!("the manifest has no fixture of {metric}")));
-        }
+        let mut fail = |fixture: &str, failed: &Failed| {
+            let (code, reason) = (failed.code.unwrap_or(Code::ReplayDiverged).as_str(), failed.detail());
+            failures.push(json!({"metric": metric, "fixture": fixture, "code": code, "reason": reason}));
+        };
         let mut passed = 0;
-        for entry in entries {
-            match check(folder, entry) {
-                Ok(()) => passed += 1,
-                Err(failed) => {
-                    let code = failed.code.map_or_else(|| "REPLAY_DIVERGED".to_owned(), |code| code.to_string());
-                    let (fixture, reason) = (&entry["fixture"], failed.detail());
-                    failures.push(json!({"metric": metric, "fixture": fixture, "code": code, "reason": reason}));
+        // Without a manifest that holds, no fixture is the one that is meant.
+        match &fault {
+            Some(fault) => fail(&path.file_name().unwrap_or_default().to_string_lossy(), fault),
+            None => {
+                for entry in entries {
+                    match check(folder, entry) {
+                        Ok(()) => passed += 1,
+                        Err(failed) => fail(entry["fixture"].as_str().unwrap_or_default(), &failed),
+                    }
                 }
             }
         }
-        let pct = 100.0 * f64::from(passed) / entries.len() as f64;
+        let pct = if entries.is_empty() { 0.0 } else { 100.0 * f64::from(passed) / entries.len() as f64 };
         metrics.insert(
             metric.to_owned(),
             json!({"passed": passed, "total": entries.len(), "pct": pct, "threshold": 100.0}),
