@@ -46,22 +46,30 @@ impl Verify {
         for file in self.files {
             let proving = file.clone();
             let work = async move { tokio::task::spawn_blocking(move || prove(&proving)).await };
-            let proof = Progress::default().during(out, "verifying", |_| String::new(), work).await??;
+            let (proof, name) = Progress::default().during(out, "verifying", |_| String::new(), work).await??;
             let mut report = serde_json::to_value(proof)?;
+            report["name"] = json!(name);
             report["file"] = json!(file.display().to_string());
             reports.push(report);
         }
         match &reports[..] {
             [report] => out.object(report),
             reports => {
-                let columns = [("FILE", "file"), ("WORLD", "world"), ("RECORDS", "records"), ("RECEIPTS", "receipts")];
+                let columns = [
+                    ("FILE", "file"),
+                    ("NAME", "name"),
+                    ("WORLD", "world"),
+                    ("RECORDS", "records"),
+                    ("RECEIPTS", "receipts"),
+                ];
                 out.rows(&columns, reports, &serde_json::Value::Null)
             }
         }
     }
 }
 
-fn prove(path: &Path) -> Outcome<ProofReport> {
+/// The proof of a bundle, and the name that its world has there.
+fn prove(path: &Path) -> Outcome<(ProofReport, Option<String>)> {
     let unreadable = |error: std::io::Error| Failed::new(Code::FolderInvalid, format!("{}: {error}", path.display()));
     let wrong = |error: BundleError| {
         let height = error.height().map_or_else(String::new, |height| format!(" (height {height})"));
@@ -70,5 +78,5 @@ fn prove(path: &Path) -> Outcome<ProofReport> {
     let bundle = Bundle::open(std::fs::File::open(path).map_err(unreadable)?).map_err(wrong)?;
     let programs = Programs::builtin().with_loader(mundi::components_to_look().map_err(|error| Failed::coded(&error))?);
     let proof = bundle.verify(&programs.into_registry()).map_err(wrong)?;
-    Ok(ProofReport::of_bundle(bundle.header().world, &proof))
+    Ok((ProofReport::of_bundle(bundle.header().world, &proof), bundle.header().name.clone()))
 }

@@ -4,6 +4,7 @@ use crate::{
     process::Server,
     program::{at, run},
 };
+use serde_json::{Value, json};
 
 #[tokio::test]
 async fn a_world_goes_from_one_folder_to_another_as_a_file_and_both_prove_it() {
@@ -18,6 +19,8 @@ async fn a_world_goes_from_one_folder_to_another_as_a_file_and_both_prove_it() {
     let file = file.to_str().unwrap();
     at(&one.url, &["world", "export", "alice", "--output", file]).ok();
     assert!(run(&["verify", file]).ok().contains(&id));
+    let proof: Value = serde_json::from_str(&run(&["--format", "json", "verify", file]).ok()).unwrap();
+    assert_eq!((&proof["world"], &proof["name"]), (&json!(id), &json!("alice")));
     assert_eq!(at(&two.url, &["world", "import", file]).ok().trim(), id);
     at(&two.url, &["world", "import", file]).failed(5, "--as NAME");
     at(&two.url, &["world", "import", file, "--as", "again"]).ok();
