@@ -1,9 +1,16 @@
 //! What a command costs does not grow with the pool.
 
-use crate::rig::{Pool, holder, new_resource, resource};
-use mundi_kernel::lease_kernel::{command::Command, config::PoolConfig};
-use mundi_model::limits;
+use crate::rig::{Pool, UNIVERSE, holder, new_resource, resource};
+use mundi_kernel::{
+    LoadError, MemoryObjects, Objects, World,
+    cells::diff,
+    fork::{ForkRequest, fork_in},
+    lease_kernel::{command::Command, config::PoolConfig},
+    snapshot::{KernelSnapshot, TakenSnapshot},
+};
+use mundi_model::{Hash, WorldId, limits, record::EffectPolicy};
 use serde_json::json;
+use std::{cell::Cell, sync::Arc};
 
 /// Host calls that every command below makes do with, whatever the size of the pool.
 const CALLS_MAX: u64 = 400;
@@ -149,4 +156,60 @@ fn a_timer_whose_step_failed_is_set_again() {
     pool.pass_slots(limits::POOL_TIMER_LATE_MS_MAX / 1_000);
     pool.reserve(99, 7);
     assert_eq!(pool.fire_due().expect("set again").0, "expire");
+}
+
+/// Objects, and how many were loaded.
+struct Counting<'a> {
+    objects: &'a MemoryObjects,
+    loads: Cell<usize>,
+}
+
+impl Objects for Counting<'_> {
+    fn load(&self, hash: &Hash) -> Result<Arc<[u8]>, LoadError> {
+        self.loads.set(self.loads.get() + 1);
+        self.objects.load(hash)
+    }
+}
+
+fn save(pool: &mut Pool) -> TakenSnapshot {
+    let taken = pool.world.snapshot(&pool.objects).unwrap();
+    pool.objects.extend(taken.objects.iter().cloned());
+    pool.objects.put(taken.bytes.to_vec());
+    pool.world.saved(&taken);
+    taken
+}
+
+/// New objects of a snapshot, objects that a diff loads, differing cells, and objects that a fork loads; after the same commands.
+fn costs(size: u64) -> [usize; 4] {
+    let mut pool = Pool::new(PoolConfig::default());
+    for first in (0..size).step_by(100) {
+        let resources = (first..first + 100).map(|n| new_resource(n.into(), &["a"])).collect();
+        assert_eq!(pool.result(Command::CreateResource { resources }), "ok");
+    }
+    let before = save(&mut pool);
+    cycle(&mut pool);
+    let after = save(&mut pool);
+    let counting = Counting { objects: &pool.objects, loads: Cell::new(0) };
+    let roots = [&before, &after].map(|taken| KernelSnapshot::from_bytes(&taken.bytes).unwrap().cells());
+    let differing = diff(&counting, roots[0], roots[1], |found| found.map(Result::unwrap).count());
+    let diffed = counting.loads.replace(0);
+    let parent = KernelSnapshot::from_bytes(&after.bytes).unwrap();
+    let copy = ForkRequest::new(WorldId::from_bytes([9; 16]), EffectPolicy::Suppress, 1);
+    let branch = fork_in(&parent, UNIVERSE, copy).unwrap();
+    let mut objects = pool.objects.clone();
+    objects.put(branch.bytes.to_vec());
+    let counting = Counting { objects: &objects, loads: Cell::new(0) };
+    World::restore(&counting, pool.registry.clone(), &branch.note).unwrap();
+    [after.objects.len(), diffed, differing, counting.loads.get()]
+}
+
+#[test]
+fn a_snapshot_a_diff_and_a_fork_of_a_pool_cost_what_changed() {
+    let (small, large) = (costs(1_000), costs(20_000));
+    assert_eq!(small[2], large[2], "the same cells differ");
+    assert!(large[2] < 60, "those of a few commands: {}", large[2]);
+    for (at, what) in ["a snapshot", "a diff", "the cells", "a fork"].into_iter().enumerate() {
+        // The tree is a little deeper, and a change touches one path through it.
+        assert!(large[at] <= 3 * small[at].max(4), "{what}: {} objects, and {} in a small pool", large[at], small[at]);
+    }
 }
