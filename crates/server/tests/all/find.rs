@@ -624,7 +624,10 @@ async fn open_effects_are_listed_by_stage_and_paused_worlds_are_counted() {
     server.get(&format!("{U}/effects?stage=lost")).await.refused(400, "REQUEST_INVALID");
     assert_eq!(server.get(&format!("{U}/summary")).await.ok(200)["worlds"]["paused"], 0);
     server.post(&format!("{W}/asks/pause"), &json!({})).await;
-    assert_eq!(server.get(&format!("{U}/summary")).await.ok(200)["worlds"]["paused"], 1);
+    // It is paused when its next turn took the command.
+    while server.get(&format!("{U}/summary")).await.ok(200)["worlds"]["paused"] != 1 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// The next event of a stream.
