@@ -153,7 +153,7 @@ fn broken(what: impl Into<String>) -> Failure {
 impl Run {
     fn step(&mut self) -> Result<(), Failure> {
         let (key, number) = (format!("k{}", self.rng.below(KEYS)), 1 + self.rng.below(2 * DEEDS + 2));
-        match self.rng.below(10) {
+        match self.rng.below(11) {
             0 | 1 => {
                 self.tally.started += 1;
                 self.event("saga", Some(key), &json!(1))
@@ -163,6 +163,10 @@ impl Run {
                 self.event("approve", key, &json!("yes"))
             }
             3 if self.rng.below(3) == 0 => self.command(&json!({ "cancel": format!("saga/{key}") })),
+            10 => {
+                let verb = ["pause", "resume"][usize::from(self.rng.below(2) == 0)];
+                self.command(&json!({ verb: format!("saga/{key}") }))
+            }
             4 => self.command(&json!({ "resolve": format!("saga/{key}"), "await": number, "ok": "given" })),
             _ => {
                 self.universe.run_for(Duration::from_millis(self.rng.below(900)));
@@ -232,6 +236,10 @@ impl Run {
 
     /// In the end every instance has ended, and its effects were asked for once.
     fn settle(&mut self) -> Result<(), Failure> {
+        // A paused one goes on, so that none may be left.
+        for key in 0..KEYS {
+            self.command(&json!({ "resume": format!("saga/k{key}") }))?;
+        }
         self.universe.rest()?;
         self.universe.run_for(Duration::from_secs(3));
         self.universe.rest()?;

@@ -9,7 +9,8 @@ use mundi_sim::{Faults, run_function_seed};
 const SEEDS_MAX: u64 = 30;
 
 fn faults() -> Faults {
-    "latency,lost-replies,late-commits,conflicts,partitions,crashes,pauses,clock-skew,clock-jumps,churn,tiny-limits"
+    "latency,lost-replies,lost-requests,late-commits,conflicts,spurious-wakes,partitions,crashes,pauses,clock-skew,clock-jumps,late-objects,\
+     missing-objects,lost-object-replies,churn,tiny-limits"
         .parse()
         .unwrap()
 }
