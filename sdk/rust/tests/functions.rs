@@ -524,7 +524,7 @@ fn the_oldest_effect_is_answered_first() {
 #[test]
 fn an_event_wakes_no_more_awaits_than_a_step_has_outputs_for() {
     program!(Wakes, |ctx: Ctx, order: u64| async move {
-        ctx.event_where::<Value>("approve", &json!({ "even": order % 2 == 0 })).await?;
+        ctx.event_where::<Value>("approve", &json!({ "even": order.is_multiple_of(2) })).await?;
         ctx.effect::<Value>("charge", &order).await
     });
     let mut world = DurableWorld::<Wakes>::new();

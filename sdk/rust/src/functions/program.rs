@@ -386,7 +386,7 @@ impl Instances<'_> {
             .unwrap_or_else(|_| EffectError::new("RECEIPT_INVALID", String::from_utf8_lossy(payload)));
         if status != Status::Ok && may_retry(&entry, &error) {
             let wait_ms = wait_ms(entry.attempts.unwrap_or(1));
-            return Ok(self.world.set_timer_in_ms(&format!("{}/retry", label.effect()), wait_ms, &Value::Null)?);
+            return self.world.set_timer_in_ms(&format!("{}/retry", label.effect()), wait_ms, &Value::Null);
         }
         self.world.cancel_timer(&format!("{}/timeout", label.effect()));
         rows::forget_detached(self.world, label);
