@@ -177,6 +177,30 @@ fn seal(frames: &[Frame]) -> Vec<u8> {
     file
 }
 
+/// A bundle with its header changed, and all checksums computed again; `None` for anything but a bundle.
+pub fn with_header(file: &[u8], change: impl FnOnce(&mut Vec<Value>)) -> Option<Vec<u8>> {
+    let mut frames = frames(file)?;
+    let header = frames.iter_mut().find(|frame| frame.kind == HEADER)?;
+    let Ok(Value::Array(mut fields)) = cbor::decode(&header.raw) else { return None };
+    change(&mut fields);
+    header.raw = cbor::encode(&Value::Array(fields));
+    Some(seal(&frames))
+}
+
+/// A bundle with so many objects more of some 4 MB each, which take no space in the file.
+pub fn bomb(file: &[u8], count: usize) -> Option<Vec<u8>> {
+    let mut frames = frames(file)?;
+    let at = frames.iter().position(|frame| frame.kind == HEADER)? + 1;
+    for number in 0..count {
+        let mut bytes = vec![0; 4_000_000];
+        bytes[..8].copy_from_slice(&(number as u64).to_le_bytes());
+        let objects = Value::Array(vec![Value::Array(vec![Value::Array(Vec::new()), Value::Bytes(bytes)])]);
+        frames.insert(at, Frame { kind: OBJECTS, first: 0, count: 1, raw: cbor::encode(&objects) });
+    }
+    count_again(&mut frames);
+    Some(seal(&frames))
+}
+
 /// The decisions of a forger, one byte after the other; zero when there are no more.
 struct Choices<'a>(&'a [u8]);
 

@@ -103,10 +103,13 @@ async fn endless_loops_do_not_stop_other_worlds_of_their_own_universe_and_none_i
 /// Allowed by its size, and much for a compiler: so many functions of so many loops.
 fn much(functions: usize, loops: usize) -> Vec<u8> {
     let body = "(loop (br_if 0 (local.get 0)))".repeat(loops);
-    let functions: String = (0..functions).map(|_| format!("(func (param i32) {body})")).collect();
+    module(1, &(0..functions).map(|_| format!("(func (param i32) {body})")).collect::<String>())
+}
+
+/// A component of so many pages of memory that holds this, and says nothing about itself.
+fn module(pages: usize, contents: &str) -> Vec<u8> {
     let text = format!(
-        r#"(module {functions}
-          (memory (export "memory") 1)
+        r#"(module (memory (export "memory") {pages}) {contents}
           (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) i32.const 4096)
           (func (export "describe") (result i32) i32.const 0)
           (func (export "handle") (param i32) (result i32) i32.const 0)
@@ -132,4 +135,23 @@ async fn a_component_that_takes_a_compiler_too_long_is_refused_and_another_unive
         assert_eq!(state["state"], "refused", "{state}");
         assert!(state["why"].as_str().unwrap().contains("programs.compile_cpu_s_max"), "{state}");
     }
+}
+
+#[tokio::test]
+async fn a_function_of_many_loops_and_a_compiler_that_takes_much_memory_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start_with(folder.path(), &[("MUNDI_PROGRAMS__COMPILE_MEMORY_BYTES_MAX", "134217728")]);
+    // Some 0.5 MB, and a minute and 1.5 GB for the compiler: nobody compiles it.
+    let loops = much(1, 32_500);
+    let path = format!("{QUIET}/programs/{}", Hash::of(&loops));
+    let refused = Answer::of(server.request(Method::PUT, &path).body(loops).send().await.unwrap()).await;
+    refused.refused(400, "PROGRAM_REFUSED");
+    // The bytes alone, read and written, are more than the compiler may have.
+    let large = module(700, &format!(r#"(data (i32.const 0) "{}")"#, "x".repeat(40 << 20)));
+    upload(&server, QUIET, &large).await;
+    let state = settled(&server, QUIET, &large).await;
+    assert_eq!(state["state"], "refused", "{state}");
+    assert!(state["why"].as_str().unwrap().contains("programs.compile_memory_bytes_max"), "{state}");
+    upload(&server, QUIET, &adder()).await;
+    assert_eq!(settled(&server, QUIET, &adder()).await["state"], "ready");
 }

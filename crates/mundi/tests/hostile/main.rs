@@ -7,6 +7,7 @@
 
 mod ambiguous;
 mod bodies;
+mod bundles;
 mod components;
 mod connections;
 mod crowds;
@@ -23,6 +24,7 @@ mod member;
 mod process;
 mod quotas;
 mod registered;
+mod retries;
 mod revoked;
 mod schemas;
 mod shares;

@@ -391,3 +391,47 @@ async fn external_workers_get_no_more_effects_than_the_quotas_of_their_universe(
     set(&server, json!({})).await;
     assert_eq!(claim().await.len(), 0, "all five were claimed");
 }
+
+#[tokio::test]
+async fn pools_payloads_and_queries_count_and_tokens_have_no_quota_that_nobody_looks_at() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(folder.path(), &[]).await;
+    set(&server, json!({ "worlds_max": 3 })).await;
+    let pool = async |name: &str, shards: u64| {
+        server.post(&format!("{LOUD}/pools"), &json!({ "name": name, "shards": shards })).await
+    };
+    let refused = pool("large", 9).await.refused(429, "QUOTA_EXCEEDED");
+    assert_eq!((&refused["quota"], &refused["current"]), (&json!("worlds_max"), &json!(1)), "there is room for two");
+    pool("small", 2).await.ok(201);
+    pool("small", 2).await.ok(201);
+    exceeded(pool("other", 1).await, "universe", "worlds_max", 3);
+
+    // Payloads above 16 KiB are objects.
+    server.post(&format!("{QUIET}/worlds"), &json!({ "world": "k", "program": "kv" })).await.ok(201);
+    set(&server, json!({ "worlds_max": 4 })).await;
+    server.post(&format!("{LOUD}/worlds"), &json!({ "world": "k", "program": "kv" })).await.ok(201);
+    let put = |bytes: usize| json!({ "key": "k", "value": "v".repeat(bytes) });
+    set(&server, json!({ "stored_bytes_max": 1 })).await;
+    for verb in ["send", "call"] {
+        let path = format!("{LOUD}/worlds/k/{verb}/put");
+        exceeded(server.post(&path, &put(20_000)).await, "universe", "stored_bytes_max", 1);
+        assert!(server.post(&path, &put(1_000)).await.status.is_success());
+    }
+    let batch = json!([{ "event": "put", "value": put(20_000) }]);
+    exceeded(server.post(&format!("{LOUD}/worlds/k/events"), &batch).await, "universe", "stored_bytes_max", 1);
+    server.post(&format!("{QUIET}/worlds/k/call/put"), &put(20_000)).await.ok(200);
+
+    // A rate that lets nothing begin.
+    set(&server, json!({ "fuel_per_second_max": 0 })).await;
+    let query = server.post(&format!("{LOUD}/worlds/c/query/count"), &Value::Null).await;
+    exceeded(query, "universe", "fuel_per_second_max", 0);
+
+    for quota in ["fuel_per_second_max", "effects_max", "effects_per_second_max"] {
+        let quotas = json!({ (quota): 1 });
+        let new = json!({ "can": ["send"], "quotas": quotas });
+        server.post("/v1/tokens", &new).await.refused(400, "REQUEST_INVALID");
+        let token = server.post("/v1/tokens", &json!({ "can": ["send"] })).await.ok(201)["id"].clone();
+        let path = format!("/v1/tokens/{}/quotas", token.as_str().unwrap());
+        server.send(Method::PUT, &path, &[], &quotas).await.refused(400, "REQUEST_INVALID");
+    }
+}

@@ -164,10 +164,14 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
 }
 
 /// The document as it is sent, made once: it takes some milliseconds, and anyone may ask for it.
-async fn document() -> Result<Response, Problem> {
+/// Made once: to make it takes longer than any other answer to a client without a token.
+fn made_document() -> Result<Bytes, String> {
     static DOCUMENT: OnceLock<Result<Bytes, String>> = OnceLock::new();
-    let document = DOCUMENT.get_or_init(|| openapi().to_json().map(Bytes::from).map_err(|error| error.to_string()));
-    let document = document.clone().map_err(|error| Problem::new(Code::EngineFailed, error))?;
+    DOCUMENT.get_or_init(|| openapi().to_json().map(Bytes::from).map_err(|error| error.to_string())).clone()
+}
+
+async fn document() -> Result<Response, Problem> {
+    let document = made_document().map_err(|error| Problem::new(Code::EngineFailed, error))?;
     Ok(([(header::CONTENT_TYPE, "application/json")], document).into_response())
 }
 
@@ -316,4 +320,15 @@ fn of_pool(router: Router<Api>) -> Router<Api> {
 
 pub(super) async fn nothing_here(method: Method, uri: Uri) -> Problem {
     Problem::new(Code::RouteNotFound, format!("nothing is served at {method} {}", uri.path()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_document_of_the_api_is_made_once() {
+        let [one, other] = [made_document().unwrap(), made_document().unwrap()];
+        assert_eq!(one.as_ptr(), other.as_ptr());
+    }
 }
