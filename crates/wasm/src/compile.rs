@@ -46,6 +46,9 @@ const NICE: i32 = 10;
 /// How readily the system ends the process when memory runs out; a server has 0, and 1000 is the most.
 const OOM_SCORE: &str = "500";
 
+/// The process's report about a failed allocation that it survived.
+const OUT_OF_MEMORY: &str = "out of memory";
+
 /// The bytes of the process's report about a failure.
 const SAID_BYTES_MAX: u64 = 4 << 10;
 
@@ -127,6 +130,8 @@ pub(crate) fn in_process(process: &CompileProcess, engine: &Engine, code: &[u8])
 /// The output of the process, and the reason of its failure.
 fn run(process: &CompileProcess, code: &[u8]) -> io::Result<(Vec<u8>, Option<String>)> {
     let mut command = Command::new(&process.program);
+    // An allocator that reserves memory ahead would have it counted as reserved, and use it beyond the bound.
+    command.env("MIMALLOC_ARENA_EAGER_COMMIT", "0");
     command.args(&process.arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn()?;
     if let Some(mut stdin) = child.stdin.take() {
@@ -145,7 +150,7 @@ fn run(process: &CompileProcess, code: &[u8]) -> io::Result<(Vec<u8>, Option<Str
     let CompileLimits { cpu_s_max, memory_bytes_max } = process.limits;
     let failed = match status.code() {
         Some(0) => None,
-        Some(_) if !said.is_empty() => Some(said.trim_end().to_owned()),
+        Some(_) if !said.is_empty() && !said.contains(OUT_OF_MEMORY) => Some(said.trim_end().to_owned()),
         _ => Some(format!(
             "compiling it takes more than {cpu_s_max} s of processor time or {memory_bytes_max} bytes of memory \
              (`programs.compile_cpu_s_max`, `programs.compile_memory_bytes_max`)"
