@@ -39,12 +39,12 @@ export class Pool {
     return this.http.json(['GET', '/v1/u/{universe}/pools/{pool}/leases/{lease}'], { path: { ...this.path, lease }, query });
   }
 
-  /** A page of the leases of a shard. */
+  /** A page of the leases, of all shards or of one. */
   leases(query: object = {}): Promise<Record<string, any>> {
     return this.http.json(['GET', '/v1/u/{universe}/pools/{pool}/leases'], { path: this.path, query });
   }
 
-  /** A page of the resources of a shard. */
+  /** A page of the resources, of all shards or of one. */
   resources(query: object = {}): Promise<Record<string, any>> {
     return this.http.json(['GET', '/v1/u/{universe}/pools/{pool}/resources'], { path: this.path, query });
   }

@@ -52,6 +52,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/checkup": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The process that answers: its roles, the kinds of its engine and of its object store, and whether they are well, as `mundi doctor` sees it. A token
+         *     needs the verb `metrics`, or `read` in all universes.
+         */
+        get: operations["health_checkup"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/tokens": {
         parameters: {
             query?: never;
@@ -488,7 +508,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Waits in the pool's queue for resources of a label: first come, first served, all of them or none. */
+        /**
+         * Waits in the pool's queue for resources of a label: first come, first served, all of them or none. Each shard has a queue of its own: of
+         *     several, the first one that takes the ticket.
+         */
         post: operations["pools_enqueue"];
         delete?: never;
         options?: never;
@@ -520,7 +543,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The leases of a shard, live and ended, as long as they answer. A page may have fewer than it could, and still a next one. */
+        /** The leases of a pool, live and ended, as long as they answer, shard by shard. A page may have fewer than it could, and still a next one. */
         get: operations["pools_leases"];
         put?: never;
         post?: never;
@@ -605,7 +628,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The resources of a shard. */
+        /** The resources of a pool, shard by shard. */
         get: operations["pools_resources"];
         put?: never;
         /** Creates resources, all of them or, within each shard, none. They are never removed. */
@@ -810,7 +833,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What the sweep of a universe does and did. */
+        /** The settings and the results of a universe's sweep. */
         get: operations["space_describe"];
         put?: never;
         /** Asks for a sweep now. A process with the role `orchestrator` carries it out; `GET` of the same address tells how far it is. */
@@ -1180,7 +1203,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What the children of a world have spent, and may spend. */
+        /** The spending of a world's children, and their limits. */
         get: operations["children_budget_show"];
         /** Sets limits. Totals stay: a limit below a total refuses every further debit. */
         put: operations["children_budget_set"];
@@ -1297,6 +1320,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/u/{universe}/worlds/{world}/children/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Cancels all children of a world that have not ended. The same request again reaches the same children, and none that was spawned since. */
+        post: operations["children_children_cancel_all"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/u/{universe}/worlds/{world}/children/{child}": {
         parameters: {
             query?: never;
@@ -1358,7 +1398,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The first cells that differ between two worlds, or two heights of one, in key order. */
+        /** The first cells that differ between two worlds, or two heights of one, in key order; with `after`, those behind a key. */
         get: operations["state_diff"];
         put?: never;
         post?: never;
@@ -1403,13 +1443,13 @@ export interface paths {
          *
          *     What becomes of its effects:
          *
-         *     | policy | open effect of the parent | new effect | message, call, spawn, fork | timer |
-         *     |---|---|---|---|---|
-         *     | `suppress` (default) | `error` receipt, `EFFECT_CANCELLED` | carried out | carried out | keeps running |
-         *     | `sandbox` | the parent's receipt, else a scripted answer, else `error` receipt, `EFFECT_SANDBOXED` | the same; never carried out | the same; never delivered | keeps running |
-         *     | `recorded` | the parent's receipt, else `error` receipt, `EFFECT_NOT_RECORDED` | the same while it is what the parent asked for next; the first other one puts the world on hold, `FORK_DIVERGED` | as a new effect | keeps running |
-         *     | `recorded-then-live` | the parent's receipt, else `error` receipt, `EFFECT_NOT_RECORDED` | the same while it is what the parent asked for next; from the first other one on, carried out | as a new effect | keeps running |
-         *     | `live` | carried out again, under the fork's own intent hash | carried out | carried out | keeps running |
+         *     | policy | open effect of the parent | new effect | message, call, spawn, fork | timer | child |
+         *     |---|---|---|---|---|---|
+         *     | `suppress` (default) | `error` receipt, `EFFECT_CANCELLED` | carried out | carried out | keeps running | an open one ends with an `error` receipt, `EFFECT_CANCELLED`; a new one is run |
+         *     | `sandbox` | the parent's receipt, else a scripted answer, else `error` receipt, `EFFECT_SANDBOXED` | the same; never carried out | the same; never delivered | keeps running | an open one: the parent's outcome, else a scripted answer, else `EFFECT_SANDBOXED`; a new one: the same, never run |
+         *     | `recorded` | the parent's receipt, else `error` receipt, `EFFECT_NOT_RECORDED` | the same while it is what the parent asked for next; the first other one puts the world on hold, `FORK_DIVERGED` | as a new effect | keeps running | an open one: the parent's outcome, else `EFFECT_NOT_RECORDED`; a new one: as a new effect |
+         *     | `recorded-then-live` | the parent's receipt, else `error` receipt, `EFFECT_NOT_RECORDED` | the same while it is what the parent asked for next; from the first other one on, carried out | as a new effect | keeps running | an open one: the parent's outcome, else `EFFECT_NOT_RECORDED`; a new one: as a new effect |
+         *     | `live` | carried out again, under the fork's own intent hash | carried out | carried out | keeps running | an open one is queued anew, under an id of the fork; a new one is run |
          */
         post: operations["worlds_fork"];
         delete?: never;
@@ -1578,7 +1618,11 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Runs the recorded history under another manifest, and names the first record from which something else follows. */
+        /**
+         * Runs the recorded history under another manifest, and names the first record from which something else follows. Steps of durable functions
+         *     run again, too: where their code has another version, the history differs although every instance could go on. `functions` names the running
+         *     instances that could not.
+         */
         post: operations["worlds_rehearse"];
         delete?: never;
         options?: never;
@@ -1768,8 +1812,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Why a world is not moving: nothing to do, paused and by whom, on hold, or waiting for children, an effect, a timer, a worker with room, a lease or a
-         *     program that is compiled.
+         * Why a world is not moving: nothing to do, paused and by whom, on hold, or waiting for children, an effect, a timer, room in a budget, a worker with room, a
+         *     lease or a program that is compiled. Budgets are those of the process that answers.
          */
         get: operations["worlds_world_why"];
         put?: never;
@@ -1825,7 +1869,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What the caller may do. Any token may ask. */
+        /** The caller's rights. Any token may ask. */
         get: operations["tokens_whoami"];
         put?: never;
         post?: never;
@@ -1848,7 +1892,7 @@ export interface components {
         };
         /** @description The receipt that an operator gives. */
         AnswerForm: {
-            /** @description What the program gets with the receipt: null if nothing is said. */
+            /** @description The payload that the program gets with the receipt: null if it is absent. */
             payload?: unknown;
             status: components["schemas"]["AnswerStatus"];
             /** @description The world of the intent. With it an intent is found that is in no queue, such as one whose effect is a dead letter. */
@@ -1903,7 +1947,7 @@ export interface components {
         };
         /** @description Why an await fails in a fork. */
         AwaitError: {
-            /** @description What the function reads as the code of the error: `CARD_REFUSED`. */
+            /** @description The code of the error, as the function reads it: `CARD_REFUSED`. */
             code: string;
             reason?: string;
         };
@@ -1943,7 +1987,7 @@ export interface components {
             limit?: number | null;
             /**
              * Format: int64
-             * @description What its children have spent.
+             * @description The sum that its children have spent.
              */
             total: number;
         };
@@ -1983,11 +2027,11 @@ export interface components {
             refused: string[];
         };
         /**
-         * @description What is done to each world.
+         * @description The verb that is applied to each world.
          * @enum {string}
          */
         BulkVerb: "pause" | "resume" | "archive" | "unarchive" | "delete";
-        /** @description What became of one world. */
+        /** @description The result for one world. */
         BulkWorld: {
             /** @description Of a refusal. */
             code?: string | null;
@@ -2024,13 +2068,23 @@ export interface components {
             ticket: string;
         };
         Cancelled: {
-            cancel_request_id: string;
+            /** @description Of the request on record, which is the first one that found the child not terminal. Absent if there was none. */
+            cancel_request_id?: string | null;
             /** @description `cancelled`, `requested` (its executor stops it) or `already_terminal`. */
             outcome: string;
         };
+        CancelledAll: {
+            /**
+             * Format: int64
+             * @description How many children the request reached: each was cancelled, or its executor stops it.
+             */
+            children: number;
+            /** @description The `cancel_request_id` of each of them is this, a colon and the id of the child. */
+            client_request_id: string;
+        };
         Cell: {
             key: string;
-            /** @description What it holds; `{"$bytes": "…"}` where that is not canonical CBOR. */
+            /** @description Its value; `{"$bytes": "…"}` where that is not canonical CBOR. */
             value: unknown;
         };
         /** @description Whether something changed. */
@@ -2052,6 +2106,31 @@ export interface components {
             /** @description The worlds that changed; at most 64, and of those that changed too fast to be told apart some are missing: then `more_worlds` says so. */
             worlds: components["schemas"]["ChangedWorld"][];
         };
+        /** @description The process that answers, and what it stands on. */
+        Checkup: {
+            /** @description It finishes what it has and takes nothing new. */
+            draining: boolean;
+            /** @description `embedded`, `postgres`, `foundationdb` or `memory`. */
+            engine: string;
+            /** @description What `mundi doctor` checks of engine and object store; at most 15 seconds old. */
+            findings: components["schemas"]["CheckupFinding"][];
+            /** @description The kind of the object store: `LocalFileSystem`, `AmazonS3` or another one. */
+            objects: string;
+            /** @description Of `world`, `adapter`, `timer`, `orchestrator`, `watcher` and `api`. */
+            roles: string[];
+            version: string;
+            /** @description Its id as a worker, in every universe. */
+            worker: string;
+        };
+        /** @description One check. */
+        CheckupFinding: {
+            /** @description What to do about it. */
+            advice?: string | null;
+            check: string;
+            found: string;
+            /** @description `ok`, `look` or `wrong`. */
+            verdict: string;
+        };
         /** @description A child: its dispatch token, and how it ended. */
         Child: {
             budget: components["schemas"]["BTreeMap"];
@@ -2059,6 +2138,7 @@ export interface components {
             child_id: string;
             /** @description The world that runs it, of kind `world`, once it has started. */
             child_world?: string | null;
+            child_world_name?: string | null;
             code?: string | null;
             /** Format: int64 */
             dispatch_seq?: number | null;
@@ -2125,8 +2205,9 @@ export interface components {
             /** @description The idempotency key of the run. */
             worker_run_id?: string | null;
             world: string;
+            world_name?: string | null;
         };
-        /** @description What a worker is ready to do. */
+        /** @description The offer of a worker. */
         ClaimForm: {
             kinds: string[];
             /** @description At most so many; 1 if nothing is said. */
@@ -2156,7 +2237,7 @@ export interface components {
             lsn: number;
             /** @description Under which it can be sent again. */
             operation_id: string;
-            /** @description What became of it is known. */
+            /** @description Whether the outcome of the command is known. */
             outcome: string;
             resource_ids?: string[];
             /** @description `ok`, or `noop` if there was nothing to do. */
@@ -2173,7 +2254,7 @@ export interface components {
             seq: string;
         };
         CompleteForm: {
-            /** @description Who answers: stands in the receipt. `external` if nothing is said. */
+            /** @description The name of the answering adapter, which stands in the receipt; `external` if it is absent. */
             adapter?: string | null;
             claim: string;
             result?: unknown;
@@ -2184,7 +2265,7 @@ export interface components {
             /** @description It was there before. */
             before: boolean;
             manifest: string;
-            /** @description What it is called, if it has a name. */
+            /** @description Its name, if it has one. */
             name?: string | null;
             world: string;
         };
@@ -2211,7 +2292,7 @@ export interface components {
             /** Format: int64 */
             claimed_until_ns?: number | null;
             correlation_id?: string | null;
-            /** @description What it is addressed by as a dead letter. */
+            /** @description Its id as a dead letter. */
             dead_letter?: string | null;
             /** @description Its id, which never changes: its intent (`i_…`). */
             effect: string;
@@ -2225,7 +2306,7 @@ export interface components {
             label: string;
             /** @description The code of the newest failure. */
             last_failure?: string | null;
-            /** @description What went wrong then. */
+            /** @description The reason of the last failure. */
             last_reason?: string | null;
             not_before?: components["schemas"]["Moment"] | null;
             /**
@@ -2307,13 +2388,14 @@ export interface components {
         Fork: {
             /** @description It was there before. */
             before: boolean;
-            /** @description What becomes of its effects. */
+            /** @description The policy for its effects. */
             effects: string;
             /** Format: int64 */
             forked_at: number;
-            /** @description What it is called. */
+            /** @description Its name. */
             name?: string | null;
             parent: string;
+            parent_name?: string | null;
             world: string;
         };
         ForkedWorld: {
@@ -2356,6 +2438,18 @@ export interface components {
             is_cut: boolean;
             log: components["schemas"]["FunctionAwait"][];
         };
+        /** @description A running instance of a durable function that would go another way than is on record. */
+        FunctionDivergence: {
+            /**
+             * Format: int64
+             * @description The number of the await; 0 if it is about none.
+             */
+            await: number;
+            /** @description The await on record, and the one that the code asks for. */
+            detail: string;
+            /** @description `FUNCTION/KEY`. */
+            instance: string;
+        };
         /** @description An instance of a durable function. */
         FunctionInstance: {
             /**
@@ -2381,11 +2475,11 @@ export interface components {
             run: number;
             /** @description `running`, `done`, `failed`, `cancelled` or `diverged`. */
             state: string;
-            /** @description What the function says about itself. */
+            /** @description The status that the function set. */
             status: unknown;
             waits: components["schemas"]["FunctionWait"][];
         };
-        /** @description What a command about an instance came to. */
+        /** @description The result of a command about an instance. */
         FunctionState: {
             instance: string;
             /** @description The state after the command. One that cleans up first is still `running`. */
@@ -2410,7 +2504,7 @@ export interface components {
         HoldOf: {
             /** @description The error that its last attempt ended with. */
             code: string;
-            /** @description What the input is whose step failed: `event add`. Absent if its turns failed. */
+            /** @description The input whose step failed: `event add`. Absent if its turns failed. */
             failed_input?: string | null;
             /**
              * Format: int32
@@ -2444,7 +2538,7 @@ export interface components {
              * @description Every record below is as it was exported; the one at this height says how it came.
              */
             arrived_at: number;
-            /** @description What it is called here. */
+            /** @description Its name here. */
             name: string;
             proof: components["schemas"]["ProofReport"];
             world: string;
@@ -2467,7 +2561,7 @@ export interface components {
             claims: string[];
             ttl?: string | null;
         };
-        /** @description What was done. The answer comes when it is, whichever process runs the world. */
+        /** @description The result. The answer comes when the work is done, whichever process runs the world. */
         Kept: {
             done: unknown;
         };
@@ -2483,6 +2577,8 @@ export interface components {
             /** @description Held, and withdrawn by the world: the work may stop. */
             withdrawn: string[];
         };
+        /** @description One label, or several. A value may contain any character but a control character, so nothing separates labels within a text. */
+        LabelFilter: string | string[];
         /** @description The labels of a world. */
         LabelsOf: {
             labels: {
@@ -2564,7 +2660,7 @@ export interface components {
         ListPage_Cell: {
             items: {
                 key: string;
-                /** @description What it holds; `{"$bytes": "…"}` where that is not canonical CBOR. */
+                /** @description Its value; `{"$bytes": "…"}` where that is not canonical CBOR. */
                 value: unknown;
             }[];
             /** @description Given as `after`, it asks for the next page; null at the end. */
@@ -2578,6 +2674,7 @@ export interface components {
                 child_id: string;
                 /** @description The world that runs it, of kind `world`, once it has started. */
                 child_world?: string | null;
+                child_world_name?: string | null;
                 code?: string | null;
                 /** Format: int64 */
                 dispatch_seq?: number | null;
@@ -2621,7 +2718,7 @@ export interface components {
                 /** Format: int64 */
                 claimed_until_ns?: number | null;
                 correlation_id?: string | null;
-                /** @description What it is addressed by as a dead letter. */
+                /** @description Its id as a dead letter. */
                 dead_letter?: string | null;
                 /** @description Its id, which never changes: its intent (`i_…`). */
                 effect: string;
@@ -2635,7 +2732,7 @@ export interface components {
                 label: string;
                 /** @description The code of the newest failure. */
                 last_failure?: string | null;
-                /** @description What went wrong then. */
+                /** @description The reason of the last failure. */
                 last_reason?: string | null;
                 not_before?: components["schemas"]["Moment"] | null;
                 /**
@@ -2689,7 +2786,7 @@ export interface components {
                 run: number;
                 /** @description `running`, `done`, `failed`, `cancelled` or `diverged`. */
                 state: string;
-                /** @description What the function says about itself. */
+                /** @description The status that the function set. */
                 status: unknown;
                 waits: components["schemas"]["FunctionWait"][];
             }[];
@@ -2827,7 +2924,7 @@ export interface components {
                 created_at: components["schemas"]["Moment"];
                 /** Format: int64 */
                 created_at_ns: number;
-                /** @description What becomes of the effects of a fork, or of a world that was imported. */
+                /** @description The policy for the effects of a fork, or of a world that was imported. */
                 effects?: string | null;
                 failed?: components["schemas"]["FailedOf"] | null;
                 /**
@@ -2846,7 +2943,7 @@ export interface components {
                  */
                 head?: number | null;
                 hold?: components["schemas"]["HoldOf"] | null;
-                /** @description What people find it by. */
+                /** @description Its labels, by which people find it. */
                 labels: {
                     [key: string]: string;
                 };
@@ -2856,11 +2953,11 @@ export interface components {
                 /** @description The name that it was created under. */
                 name?: string | null;
                 parent?: components["schemas"]["Parent"] | null;
-                /** @description What people call it, if it has a name: `todo@2`, or the name alone of a program that comes with the server. */
+                /** @description The name of its program, if it has one: `todo@2`, or the name alone of a program that comes with the server. */
                 program?: string | null;
                 /** @description `live`, `paused` (takes nothing but commands), `on_hold` (its turns failed), `archived`, `deleting` or `deleted`. */
                 state: string;
-                /** @description What it waits for, in a few words: `…/why` says all about it. */
+                /** @description The cause that it waits for, in a few words: `…/why` says all about it. */
                 waits?: string | null;
                 world: string;
             }[];
@@ -2938,7 +3035,7 @@ export interface components {
              */
             shards?: number | null;
         };
-        /** @description What is rehearsed over the recorded history. */
+        /** @description A rehearsal over the recorded history. */
         NewRehearsal: {
             /**
              * Format: int64
@@ -2947,7 +3044,10 @@ export interface components {
             from?: number | null;
             /** @description Or the hash of its manifest. */
             manifest?: string | null;
-            /** @description Only what an upgrade compares before it is sent: outputs, since the oldest effect or timer that is still open. */
+            /**
+             * @description Only what an upgrade compares before it is sent: running instances of durable functions at the head, and outputs since the oldest other
+             *     effect or timer that is still open.
+             */
             open_work?: boolean;
             /** @description Whether only intents, cancels, replies and failures are compared, and not cells. */
             outputs_only?: boolean;
@@ -2968,7 +3068,7 @@ export interface components {
             /** @description Of `read`, `send`, `admin`, `work`, `metrics`. */
             can: string[];
             label?: string;
-            /** @description What may be taken with it; what is left out is as the configuration says. */
+            /** @description The quotas of the token; those that are left out are as configured. */
             quotas?: components["schemas"]["QuotaLimits"];
             /** @description The name or the id of the only universe that it is for; all if it is not given. */
             universe?: string | null;
@@ -2988,7 +3088,7 @@ export interface components {
         };
         /** @description A new world. */
         NewWorld: {
-            /** @description What people find it by. */
+            /** @description Its labels, by which people find it. */
             labels?: {
                 [key: string]: string;
             } | null;
@@ -3066,19 +3166,19 @@ export interface components {
             code: string;
             /**
              * Format: int64
-             * @description What counts against it.
+             * @description The use that counts against it.
              */
             current?: number | null;
-            /** @description What happened this time. */
+            /** @description The details of this occurrence. */
             detail: string;
             /**
              * Format: int64
              * @description The height of the record whose step failed.
              */
             height?: number | null;
-            /** @description What to do about it, in one sentence. */
+            /** @description Advice in one sentence. */
             hint: string;
-            /** @description What a caller can do: `conflict`, `not_found`, `invalid`, `fenced`, `full`, `unavailable` or `corrupt`. */
+            /** @description The class of the error, by the caller's next step: `conflict`, `not_found`, `invalid`, `fenced`, `full`, `unavailable` or `corrupt`. */
             kind: string;
             /** Format: int64 */
             limit?: number | null;
@@ -3096,11 +3196,11 @@ export interface components {
              * @description As the header `Retry-After` says.
              */
             retry_after_s?: number | null;
-            /** @description Whose quota that is: `universe` or `token`. */
+            /** @description The owner of the quota: `universe` or `token`. */
             scope?: string | null;
             /** Format: int32 */
             status: number;
-            /** @description What the code means. */
+            /** @description The meaning of the code. */
             title: string;
             /** @description `urn:mundi:error:CODE`. */
             type: string;
@@ -3123,7 +3223,7 @@ export interface components {
         ProgramState: {
             /** @description Programs that are compiled before this one. */
             ahead?: number | null;
-            /** @description What is being compiled. */
+            /** @description The component that is being compiled. */
             bytes?: number | null;
             /** @description Of its code. */
             hash: string;
@@ -3140,7 +3240,10 @@ export interface components {
             state: string;
             why?: string | null;
         };
-        /** @description A world whose whole history was replayed, from genesis and from its baseline, with the same result. */
+        /**
+         * @description A world whose whole history was replayed, from genesis and from its baseline, with the same result. Of a bundle, `unproven` names what the
+         *     exporter says and no record proves.
+         */
         ProofReport: {
             /**
              * Format: int64
@@ -3187,6 +3290,8 @@ export interface components {
             snapshots: number;
             /** @description The hash of the world at the head: its snapshot, had it been taken there. */
             state: string;
+            /** @description Of a bundle: its parts that no record proves. */
+            unproven?: string[];
             world: string;
         };
         /**
@@ -3226,7 +3331,7 @@ export interface components {
             events_per_second_max: number | null;
             /**
              * Format: int64
-             * @description Fuel of components, a second, in one process: steps wait. Of universes only.
+             * @description Fuel of components, a second, in one process: steps wait, and queries are refused. Of universes only.
              * @default null
              */
             fuel_per_second_max: number | null;
@@ -3271,6 +3376,8 @@ export interface components {
             divergence?: components["schemas"]["DivergenceAt"] | null;
             /** Format: int64 */
             from: number;
+            /** @description Running instances of durable functions that could not go on under this manifest: an upgrade at the head would be refused. */
+            functions: components["schemas"]["FunctionDivergence"][];
             /**
              * Format: int64
              * @description Records that were compared.
@@ -3279,8 +3386,9 @@ export interface components {
             /** Format: int64 */
             to: number;
             world: string;
+            world_name?: string | null;
         };
-        /** @description What was done about the input that a world was on hold at. */
+        /** @description The repair of the input at which a world was on hold. */
         Repair: {
             /** @description The input that it is about. */
             input: string;
@@ -3382,9 +3490,9 @@ export interface components {
         SpawnForm: {
             /** @description `running_total_v1` if nothing is said, and nothing else. */
             accounting?: string | null;
-            /** @description What the child may spend at most, beside what its parent may. */
+            /** @description The limit of the child in each lane, in addition to its parent's limit. */
             budget?: components["schemas"]["BTreeMap"];
-            /** @description `process`, `external`, or `external.` and a name of your own. */
+            /** @description `process`, `world`, `agent`, `external`, or `external.` and a name of your own. */
             kind: string;
             params?: unknown;
         };
@@ -3436,6 +3544,7 @@ export interface components {
             timers: components["schemas"]["Open"][];
             timers_total: number;
             world: string;
+            world_name?: string | null;
         };
         Stored: {
             hash: string;
@@ -3463,7 +3572,7 @@ export interface components {
             timers: number;
             worlds: components["schemas"]["WorldCounts"];
         };
-        /** @description What the sweep of a universe does, was asked for, and did. */
+        /** @description The settings, the requests and the results of a universe's sweep. */
         Sweep: {
             last?: components["schemas"]["SweepEnded"] | null;
             /** @description A run was asked for, and has not begun. */
@@ -3530,7 +3639,7 @@ export interface components {
             worlds: number;
             /**
              * Format: int64
-             * @description Deletions of worlds that had stopped halfway, and were finished.
+             * @description Deletions of worlds that had stopped halfway, and were finished; of a dry run, would have been.
              */
             worlds_finished: number;
         };
@@ -3588,6 +3697,7 @@ export interface components {
             /** @description The id of its universe: stands in what is signed. */
             universe: string;
             world: string;
+            world_name?: string | null;
         };
         Timer: {
             deliver_at: components["schemas"]["Moment"];
@@ -3607,7 +3717,7 @@ export interface components {
             created_at_ns: number;
             id: string;
             label: string;
-            /** @description What was set for it. */
+            /** @description The limits that were set for it. */
             quotas: components["schemas"]["QuotaLimits"];
             /** @description Only in the answer to its creation. */
             token?: string | null;
@@ -3620,13 +3730,13 @@ export interface components {
         };
         /** @description The quotas of a universe. */
         UniverseQuotas: {
-            /** @description What is configured for it, for what was not set. */
+            /** @description The configured limits, for those that were not set. */
             configured: components["schemas"]["QuotaLimits"];
             /** @description All quotas by their names, as they hold. */
             quotas: {
                 [key: string]: components["schemas"]["UsedQuota"];
             };
-            /** @description What was set for it by the API. */
+            /** @description The limits that were set for it by the API. */
             set: components["schemas"]["QuotaLimits"];
         };
         Usage: {
@@ -3634,7 +3744,7 @@ export interface components {
             condemned_objects: components["schemas"]["AmountOf"];
             /**
              * Format: int64
-             * @description What the engine occupies on disk, with all its universes.
+             * @description The bytes on disk of the engine, with all its universes.
              */
             engine_disk_bytes?: number | null;
             /** @description Objects of the content store whose bytes are in the engine. */
@@ -3669,7 +3779,7 @@ export interface components {
         UsedQuota: {
             /**
              * Format: int64
-             * @description What counts against it: of this process, or of the universe as it was counted last. Null where it is not counted.
+             * @description The use that counts against it: of this process, or of the universe at its last count. Null where it is not counted.
              */
             current?: number | null;
             /**
@@ -3731,16 +3841,18 @@ export interface components {
         };
         /** @description Something that a world waits for. What does not belong to the cause is left out. */
         WhyCause: {
-            /** @description What to do about it. */
+            /** @description The advice. */
             advice?: string | null;
             /**
              * Format: int32
              * @description Attempts that were begun.
              */
             attempt?: number | null;
-            /** @description Who paused it; the worker that has the lease, or that carries out the effect. */
+            /** @description The budget that is used up: the name of a quota, or `universe_calls_max` of the kind of effect. */
+            budget?: string | null;
+            /** @description The actor: it paused the world, has its lease, or carries out the effect. */
             by?: string | null;
-            /** @description `nothing_to_do`, `archived`, `deleted`, `paused`, `person`, `inbox`, `room`, `lease`, `program`, `children`, `effect` or `timer`. */
+            /** @description `nothing_to_do`, `archived`, `deleted`, `paused`, `person`, `inbox`, `budget`, `room`, `lease`, `program`, `children`, `effect` or `timer`. */
             cause: string;
             /** @description Of a failure. */
             code?: string | null;
@@ -3756,6 +3868,11 @@ export interface components {
              */
             items?: number | null;
             kind?: string | null;
+            /**
+             * Format: int64
+             * @description How much it is.
+             */
+            limit?: number | null;
             next_try?: components["schemas"]["Moment"] | null;
             since?: components["schemas"]["Moment"] | null;
             until?: components["schemas"]["Moment"] | null;
@@ -3804,7 +3921,7 @@ export interface components {
             created_at: components["schemas"]["Moment"];
             /** Format: int64 */
             created_at_ns: number;
-            /** @description What becomes of the effects of a fork, or of a world that was imported. */
+            /** @description The policy for the effects of a fork, or of a world that was imported. */
             effects?: string | null;
             failed?: components["schemas"]["FailedOf"] | null;
             /**
@@ -3823,7 +3940,7 @@ export interface components {
              */
             head?: number | null;
             hold?: components["schemas"]["HoldOf"] | null;
-            /** @description What people find it by. */
+            /** @description Its labels, by which people find it. */
             labels: {
                 [key: string]: string;
             };
@@ -3833,11 +3950,11 @@ export interface components {
             /** @description The name that it was created under. */
             name?: string | null;
             parent?: components["schemas"]["Parent"] | null;
-            /** @description What people call it, if it has a name: `todo@2`, or the name alone of a program that comes with the server. */
+            /** @description The name of its program, if it has one: `todo@2`, or the name alone of a program that comes with the server. */
             program?: string | null;
             /** @description `live`, `paused` (takes nothing but commands), `on_hold` (its turns failed), `archived`, `deleting` or `deleted`. */
             state: string;
-            /** @description What it waits for, in a few words: `…/why` says all about it. */
+            /** @description The cause that it waits for, in a few words: `…/why` says all about it. */
             waits?: string | null;
             world: string;
         };
@@ -3874,6 +3991,8 @@ export interface components {
             more: boolean;
             /** Format: int64 */
             on_hold: number;
+            /** Format: int64 */
+            paused: number;
             /**
              * Format: int64
              * @description All that are not deleted.
@@ -3896,7 +4015,7 @@ export interface components {
             inbox_items: number;
             pinned: boolean;
         };
-        /** @description What worlds are found by. All that is given has to hold. */
+        /** @description The filters of a list of worlds. All that are given have to hold. */
         WorldFilters: {
             /** @description Only worlds that a worker opened or released at this time or later. */
             active_after?: string | null;
@@ -3916,8 +4035,7 @@ export interface components {
             failed?: boolean | null;
             /** @description Only worlds whose lease is held by this worker; `anybody` or `nobody`. */
             held_by?: string | null;
-            /** @description Only worlds with these labels: `customer=17`, or `customer` for any value; several are separated by commas. */
-            label?: string | null;
+            label?: components["schemas"]["LabelFilter"] | null;
             /** @description Only worlds whose name begins so. */
             name?: string | null;
             /** @description Only worlds whose name contains this, in small or large letters. */
@@ -4022,6 +4140,35 @@ export interface operations {
                 };
                 content: {
                     "text/plain": string;
+                };
+            };
+            /** @description A refusal, with a stable `code` */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    health_checkup: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Checkup"];
                 };
             };
             /** @description A refusal, with a stable `code` */
@@ -4569,6 +4716,8 @@ export interface operations {
             query?: {
                 world?: string;
                 kind?: string;
+                /** @description `pending`, `waiting` (for its next attempt) or `claimed`; all of them if it is not given. */
+                stage?: string;
                 /** @description Where the page before ended: its `next`. */
                 after?: string;
                 limit?: number;
@@ -4991,7 +5140,17 @@ export interface operations {
     };
     pools_describe: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Only this shard: all of them if nothing is said. */
+                shard?: number;
+                /** @description Waits until the command at this LSN of the shard was applied. Of a pool of several shards, `shard` says of which. */
+                at_least?: number;
+                /**
+                 * @description How long to wait for `at_least`: `30s` if nothing is said.
+                 * @example 5s
+                 */
+                timeout?: string;
+            };
             header?: never;
             path: {
                 /** @description The name of a universe, such as `default`, or its id (`u_…`) */
@@ -5064,7 +5223,10 @@ export interface operations {
                  */
                 timeout?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The operation id, where the body has none. */
+                "Idempotency-Key"?: string | null;
+            };
             path: {
                 /** @description The name of a universe, such as `default`, or its id (`u_…`) */
                 universe: string;
@@ -5108,7 +5270,10 @@ export interface operations {
                  */
                 timeout?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The operation id, where the body has none. */
+                "Idempotency-Key"?: string | null;
+            };
             path: {
                 /** @description The name of a universe, such as `default`, or its id (`u_…`) */
                 universe: string;
@@ -5153,7 +5318,7 @@ export interface operations {
                 timeout?: string;
             };
             header?: {
-                /** @description The operation id, where the body has none */
+                /** @description The operation id, where the body has none. */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -5170,7 +5335,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description A ticket; with `wait` the lease */
+            /** @description A ticket; the lease with `wait`, and if one of several shards has the resources at once */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5238,9 +5403,9 @@ export interface operations {
                 /** @description Where the page before ended: its `next`. */
                 after?: string;
                 limit?: number;
-                /** @description The shard that is listed: the first if nothing is said. */
+                /** @description The shard that is listed: all of them, one after the other, if nothing is said. */
                 shard?: number;
-                /** @description Waits until the command at this LSN was applied. */
+                /** @description Waits until the command at this LSN of the shard was applied. Of a pool of several shards, `shard` says of which. */
                 at_least?: number;
                 /** @example 5s */
                 timeout?: string;
@@ -5329,7 +5494,10 @@ export interface operations {
                  */
                 timeout?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The operation id, where the body has none. */
+                "Idempotency-Key"?: string | null;
+            };
             path: {
                 /** @description The name of a universe, such as `default`, or its id (`u_…`) */
                 universe: string;
@@ -5373,7 +5541,10 @@ export interface operations {
                  */
                 timeout?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The operation id, where the body has none. */
+                "Idempotency-Key"?: string | null;
+            };
             path: {
                 /** @description The name of a universe, such as `default`, or its id (`u_…`) */
                 universe: string;
@@ -5418,7 +5589,7 @@ export interface operations {
                 timeout?: string;
             };
             header?: {
-                /** @description The operation id, where the body has none */
+                /** @description The operation id, where the body has none. */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -5467,9 +5638,9 @@ export interface operations {
                 /** @description Where the page before ended: its `next`. */
                 after?: string;
                 limit?: number;
-                /** @description The shard that is listed: the first if nothing is said. */
+                /** @description The shard that is listed: all of them, one after the other, if nothing is said. */
                 shard?: number;
-                /** @description Waits until the command at this LSN was applied. */
+                /** @description Waits until the command at this LSN of the shard was applied. Of a pool of several shards, `shard` says of which. */
                 at_least?: number;
                 /** @example 5s */
                 timeout?: string;
@@ -5514,7 +5685,10 @@ export interface operations {
                  */
                 timeout?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The operation id, where the body has none. */
+                "Idempotency-Key"?: string | null;
+            };
             path: {
                 /** @description The name of a universe, such as `default`, or its id (`u_…`) */
                 universe: string;
@@ -5602,7 +5776,10 @@ export interface operations {
                  */
                 timeout?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The operation id, where the body has none. */
+                "Idempotency-Key"?: string | null;
+            };
             path: {
                 /** @description The name of a universe, such as `default`, or its id (`u_…`) */
                 universe: string;
@@ -6668,8 +6845,8 @@ export interface operations {
                 name?: string;
                 /** @description Only worlds whose name contains this, in small or large letters. */
                 name_contains?: string;
-                /** @description Only worlds with these labels: `customer=17`, or `customer` for any value; several are separated by commas. */
-                label?: string;
+                /** @description Only worlds with this label: `customer=17`, or `customer` for any value. Given several times (in JSON as an array), worlds with all of them. */
+                label?: string[];
                 /** @description Only forks of this world. */
                 parent?: string;
                 /** @description Only worlds whose lease is held by this worker; `anybody` or `nobody`. */
@@ -6742,8 +6919,8 @@ export interface operations {
                 name?: string;
                 /** @description Only worlds whose name contains this, in small or large letters. */
                 name_contains?: string;
-                /** @description Only worlds with these labels: `customer=17`, or `customer` for any value; several are separated by commas. */
-                label?: string;
+                /** @description Only worlds with this label: `customer=17`, or `customer` for any value. Given several times (in JSON as an array), worlds with all of them. */
+                label?: string[];
                 /** @description Only forks of this world. */
                 parent?: string;
                 /** @description Only worlds whose lease is held by this worker; `anybody` or `nobody`. */
@@ -7405,6 +7582,44 @@ export interface operations {
             };
         };
     };
+    children_children_cancel_all: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The name of a universe, such as `default`, or its id (`u_…`) */
+                universe: string;
+                /** @description The name of a world, or its id (`w_…`) */
+                world: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CancelForm"];
+            };
+        };
+        responses: {
+            /** @description Done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CancelledAll"];
+                };
+            };
+            /** @description A refusal, with a stable `code` */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     children_children_describe: {
         parameters: {
             query?: never;
@@ -7526,6 +7741,8 @@ export interface operations {
                 /** @description The other world; the same one if nothing is said. */
                 with?: string;
                 with_at?: number;
+                /** @description Only cells after this key: the last one of the page before. A page with fewer cells than `limit` is the last. */
+                after?: string;
                 limit?: number;
             };
             header?: never;
@@ -7818,7 +8035,7 @@ export interface operations {
     functions_cancel: {
         parameters: {
             query?: {
-                /** @description What the function is told. */
+                /** @description The reason that the function gets. */
                 reason?: string;
                 /**
                  * @description How long to wait until the world has taken it in: `30s` if nothing is said.

@@ -46,7 +46,9 @@ Cancel = TypedDict("Cancel", {"reason": NotRequired[Union[str, None]], "world": 
 
 CancelForm = TypedDict("CancelForm", {"client": NotRequired[Union[str, None]], "holder": str, "operation_id": NotRequired[Union[str, None]], "ticket": str})
 
-Cancelled = TypedDict("Cancelled", {"cancel_request_id": str, "outcome": str})
+Cancelled = TypedDict("Cancelled", {"cancel_request_id": NotRequired[Union[str, None]], "outcome": str})
+
+CancelledAll = TypedDict("CancelledAll", {"children": int, "client_request_id": str})
 
 Cell = TypedDict("Cell", {"key": str, "value": Any})
 
@@ -56,7 +58,11 @@ ChangedWorld = TypedDict("ChangedWorld", {"name": NotRequired[Union[str, None]],
 
 Changes = TypedDict("Changes", {"changed": list[str], "more_worlds": bool, "worlds": list["ChangedWorld"]})
 
-Child = TypedDict("Child", {"budget": "BTreeMap", "cancel_request_id": NotRequired[Union[str, None]], "child_id": str, "child_world": NotRequired[Union[str, None]], "code": NotRequired[Union[str, None]], "dispatch_seq": NotRequired[Union[int, None]], "ended_at": NotRequired[Union["Moment", None]], "kind": str, "label": str, "outcome": NotRequired[Union[str, None]], "params": Any, "parent_seq": int, "parent_session_id": str, "parent_stream_id": str, "phase": str, "queue_seq": int, "reason": NotRequired[Union[str, None]], "spawned_at": "Moment", "spent": "BTreeMap", "started_at": NotRequired[Union["Moment", None]], "worker_run_id": NotRequired[Union[str, None]]})
+Checkup = TypedDict("Checkup", {"draining": bool, "engine": str, "findings": list["CheckupFinding"], "objects": str, "roles": list[str], "version": str, "worker": str})
+
+CheckupFinding = TypedDict("CheckupFinding", {"advice": NotRequired[Union[str, None]], "check": str, "found": str, "verdict": str})
+
+Child = TypedDict("Child", {"budget": "BTreeMap", "cancel_request_id": NotRequired[Union[str, None]], "child_id": str, "child_world": NotRequired[Union[str, None]], "child_world_name": NotRequired[Union[str, None]], "code": NotRequired[Union[str, None]], "dispatch_seq": NotRequired[Union[int, None]], "ended_at": NotRequired[Union["Moment", None]], "kind": str, "label": str, "outcome": NotRequired[Union[str, None]], "params": Any, "parent_seq": int, "parent_session_id": str, "parent_stream_id": str, "phase": str, "queue_seq": int, "reason": NotRequired[Union[str, None]], "spawned_at": "Moment", "spent": "BTreeMap", "started_at": NotRequired[Union["Moment", None]], "worker_run_id": NotRequired[Union[str, None]]})
 
 ChildClaimForm = TypedDict("ChildClaimForm", {"kinds": list[str], "limit": NotRequired[Union[int, None]], "ttl": NotRequired[Union[str, None]], "wait": NotRequired[Union[str, None]]})
 
@@ -66,7 +72,7 @@ ChildFailForm = TypedDict("ChildFailForm", {"claim": str, "reason": str, "spent"
 
 ChildKeepForm = TypedDict("ChildKeepForm", {"claims": list[str], "ttl": NotRequired[Union[str, None]]})
 
-ChildTask = TypedDict("ChildTask", {"budget": "BTreeMap", "child_id": str, "claim": str, "dispatch_seq": NotRequired[Union[int, None]], "kind": str, "params": Any, "traceparent": NotRequired[Union[str, None]], "worker_run_id": NotRequired[Union[str, None]], "world": str})
+ChildTask = TypedDict("ChildTask", {"budget": "BTreeMap", "child_id": str, "claim": str, "dispatch_seq": NotRequired[Union[int, None]], "kind": str, "params": Any, "traceparent": NotRequired[Union[str, None]], "worker_run_id": NotRequired[Union[str, None]], "world": str, "world_name": NotRequired[Union[str, None]]})
 
 ClaimForm = TypedDict("ClaimForm", {"kinds": list[str], "limit": NotRequired[Union[int, None]], "ttl": NotRequired[Union[str, None]], "wait": NotRequired[Union[str, None]]})
 
@@ -94,13 +100,15 @@ FailedOf = TypedDict("FailedOf", {"at": "Moment", "at_ns": int, "code": str, "he
 
 Family = TypedDict("Family", {"ancestors": list["Parent"], "forks": list["ForkedWorld"], "more_forks": bool})
 
-Fork = TypedDict("Fork", {"before": bool, "effects": str, "forked_at": int, "name": NotRequired[Union[str, None]], "parent": str, "world": str})
+Fork = TypedDict("Fork", {"before": bool, "effects": str, "forked_at": int, "name": NotRequired[Union[str, None]], "parent": str, "parent_name": NotRequired[Union[str, None]], "world": str})
 
 ForkedWorld = TypedDict("ForkedWorld", {"forked_at": int, "world": str, "world_name": NotRequired[Union[str, None]]})
 
 FunctionAwait = TypedDict("FunctionAwait", {"asked": "Moment", "asked_at": int, "attempts": NotRequired[Union[int, None]], "ended": NotRequired[Union["Moment", None]], "ended_at": NotRequired[Union[int, None]], "kind": str, "name": str, "number": int, "state": str, "value": Any})
 
 FunctionDescription = TypedDict("FunctionDescription", {"awaits": int, "began": "Moment", "ended": NotRequired[Union["Moment", None]], "error": Any, "function": str, "instance": str, "key": str, "paused": bool, "result": Any, "run": int, "state": str, "status": Any, "waits": list["FunctionWait"], "input": Any, "is_cut": bool, "log": list["FunctionAwait"]})
+
+FunctionDivergence = TypedDict("FunctionDivergence", {"await": int, "detail": str, "instance": str})
 
 FunctionInstance = TypedDict("FunctionInstance", {"awaits": int, "began": "Moment", "ended": NotRequired[Union["Moment", None]], "error": Any, "function": str, "instance": str, "key": str, "paused": bool, "result": Any, "run": int, "state": str, "status": Any, "waits": list["FunctionWait"]})
 
@@ -123,6 +131,8 @@ Kept = TypedDict("Kept", {"done": Any})
 KeptChildren = TypedDict("KeptChildren", {"cancelled": list[str], "lost": list[str]})
 
 KeptClaims = TypedDict("KeptClaims", {"lost": list[str], "withdrawn": list[str]})
+
+LabelFilter = Union[str, list[str]]
 
 LabelsOf = TypedDict("LabelsOf", {"labels": dict[str, str]})
 
@@ -202,13 +212,13 @@ Program = TypedDict("Program", {"built_in": bool, "manifest": str, "name": str, 
 
 ProgramState = TypedDict("ProgramState", {"ahead": NotRequired[Union[int, None]], "bytes": NotRequired[Union[int, None]], "hash": str, "manifest": NotRequired[Any], "manifest_hash": NotRequired[Union[str, None]], "name": NotRequired[Union[str, None]], "state": str, "why": NotRequired[Union[str, None]]})
 
-ProofReport = TypedDict("ProofReport", {"baseline": int, "chain": str, "digest": str, "forks": int, "head": int, "intents": int, "open_intents": int, "receipts": int, "records": int, "snapshot_objects": int, "snapshots": int, "state": str, "world": str})
+ProofReport = TypedDict("ProofReport", {"baseline": int, "chain": str, "digest": str, "forks": int, "head": int, "intents": int, "open_intents": int, "receipts": int, "records": int, "snapshot_objects": int, "snapshots": int, "state": str, "unproven": NotRequired[list[str]], "world": str})
 
 QuotaLimits = TypedDict("QuotaLimits", {"blobs_max": NotRequired[Union[int, None]], "calls_max": NotRequired[Union[int, None]], "effects_max": NotRequired[Union[int, None]], "effects_per_second_max": NotRequired[Union[int, None]], "events_per_second_max": NotRequired[Union[int, None]], "fuel_per_second_max": NotRequired[Union[int, None]], "programs_max": NotRequired[Union[int, None]], "stored_bytes_max": NotRequired[Union[int, None]], "streams_max": NotRequired[Union[int, None]], "worlds_max": NotRequired[Union[int, None]]})
 
 ReceiptOf = TypedDict("ReceiptOf", {"adapter": str, "at": "Moment", "at_ns": int, "height": int, "payload": Any, "status": str})
 
-RehearsalOf = TypedDict("RehearsalOf", {"divergence": NotRequired[Union["DivergenceAt", None]], "from": int, "records": int, "to": int, "world": str})
+RehearsalOf = TypedDict("RehearsalOf", {"divergence": NotRequired[Union["DivergenceAt", None]], "from": int, "functions": list["FunctionDivergence"], "records": int, "to": int, "world": str, "world_name": NotRequired[Union[str, None]]})
 
 Repair = TypedDict("Repair", {"input": str, "operator": str, "seq": str})
 
@@ -240,7 +250,7 @@ StartForm = TypedDict("StartForm", {"claim": str})
 
 StartedChild = TypedDict("StartedChild", {"child_id": str, "started_at": NotRequired[Union["Moment", None]]})
 
-Step = TypedDict("Step", {"cells": list["Cell"], "changes": list["Difference"], "logical_now": "Moment", "logical_now_ns": int, "manifest": str, "more_changes": bool, "open_intents": list["Open"], "open_intents_total": int, "paused": bool, "record": "JournalRecord", "timers": list["Open"], "timers_total": int, "world": str})
+Step = TypedDict("Step", {"cells": list["Cell"], "changes": list["Difference"], "logical_now": "Moment", "logical_now_ns": int, "manifest": str, "more_changes": bool, "open_intents": list["Open"], "open_intents_total": int, "paused": bool, "record": "JournalRecord", "timers": list["Open"], "timers_total": int, "world": str, "world_name": NotRequired[Union[str, None]]})
 
 Stored = TypedDict("Stored", {"hash": str})
 
@@ -254,7 +264,7 @@ SweepRequested = TypedDict("SweepRequested", {"run": int})
 
 SweepRunning = TypedDict("SweepRunning", {"began_at": "Moment", "began_at_ns": int, "dry_run": bool, "phase": str, "run": int, "worker": str, "worlds": int})
 
-Task = TypedDict("Task", {"attempt": int, "attempts_max": int, "claim": str, "deadline": "Moment", "deadline_ns": int, "intent": str, "kind": str, "lease": NotRequired[Union[str, None]], "lease_epoch": NotRequired[Union[int, None]], "params": Any, "signed": bool, "traceparent": NotRequired[Union[str, None]], "universe": str, "world": str})
+Task = TypedDict("Task", {"attempt": int, "attempts_max": int, "claim": str, "deadline": "Moment", "deadline_ns": int, "intent": str, "kind": str, "lease": NotRequired[Union[str, None]], "lease_epoch": NotRequired[Union[int, None]], "params": Any, "signed": bool, "traceparent": NotRequired[Union[str, None]], "universe": str, "world": str, "world_name": NotRequired[Union[str, None]]})
 
 Timer = TypedDict("Timer", {"deliver_at": "Moment", "deliver_at_ns": int, "height": int, "payload": Any, "timer": str, "world": str, "world_name": NotRequired[Union[str, None]]})
 
@@ -276,7 +286,7 @@ Watch = TypedDict("Watch", {"pool": str, "watch": NotRequired[Union["WatchForm",
 
 WatchForm = TypedDict("WatchForm", {"holder_ended": NotRequired[bool], "probe": NotRequired[Union["ProbeForm", None]], "reclaim_after_ms": NotRequired[Union[int, None]], "silent_after_ms": NotRequired[Union[int, None]]})
 
-WhyCause = TypedDict("WhyCause", {"advice": NotRequired[Union[str, None]], "attempt": NotRequired[Union[int, None]], "by": NotRequired[Union[str, None]], "cause": str, "code": NotRequired[Union[str, None]], "detail": str, "input": NotRequired[Union[str, None]], "intent": NotRequired[Union[str, None]], "items": NotRequired[Union[int, None]], "kind": NotRequired[Union[str, None]], "next_try": NotRequired[Union["Moment", None]], "since": NotRequired[Union["Moment", None]], "until": NotRequired[Union["Moment", None]]})
+WhyCause = TypedDict("WhyCause", {"advice": NotRequired[Union[str, None]], "attempt": NotRequired[Union[int, None]], "budget": NotRequired[Union[str, None]], "by": NotRequired[Union[str, None]], "cause": str, "code": NotRequired[Union[str, None]], "detail": str, "input": NotRequired[Union[str, None]], "intent": NotRequired[Union[str, None]], "items": NotRequired[Union[int, None]], "kind": NotRequired[Union[str, None]], "limit": NotRequired[Union[int, None]], "next_try": NotRequired[Union["Moment", None]], "since": NotRequired[Union["Moment", None]], "until": NotRequired[Union["Moment", None]]})
 
 WhyWorld = TypedDict("WhyWorld", {"causes": list["WhyCause"], "head": NotRequired[Union[int, None]], "name": NotRequired[Union[str, None]], "state": str, "world": str})
 
@@ -286,8 +296,8 @@ World = TypedDict("World", {"active_at": NotRequired[Union["Moment", None]], "ac
 
 WorldCount = TypedDict("WorldCount", {"count": int, "next": NotRequired[Union[str, None]], "states": dict[str, int]})
 
-WorldCounts = TypedDict("WorldCounts", {"archived": int, "failed": int, "forks": int, "held": int, "more": bool, "on_hold": int, "total": int})
+WorldCounts = TypedDict("WorldCounts", {"archived": int, "failed": int, "forks": int, "held": int, "more": bool, "on_hold": int, "paused": int, "total": int})
 
 WorldDetails = TypedDict("WorldDetails", {"active_at": NotRequired[Union["Moment", None]], "active_at_ns": NotRequired[Union[int, None]], "created_at": "Moment", "created_at_ns": int, "effects": NotRequired[Union[str, None]], "failed": NotRequired[Union["FailedOf", None]], "failures": int, "first_height": int, "head": NotRequired[Union[int, None]], "hold": NotRequired[Union["HoldOf", None]], "labels": dict[str, str], "lease": NotRequired[Union["LeaseOf", None]], "manifest": NotRequired[Union[str, None]], "name": NotRequired[Union[str, None]], "parent": NotRequired[Union["Parent", None]], "program": NotRequired[Union[str, None]], "state": str, "waits": NotRequired[Union[str, None]], "world": str, "assigned_to": NotRequired[Union[str, None]], "baseline": NotRequired[Union["Snapshot", None]], "chain": NotRequired[Union[str, None]], "exported_to": NotRequired[Union[int, None]], "inbox_bytes": int, "inbox_items": int, "pinned": bool})
 
-WorldFilters = TypedDict("WorldFilters", {"active_after": NotRequired[Union[str, None]], "active_before": NotRequired[Union[str, None]], "created_after": NotRequired[Union[str, None]], "created_before": NotRequired[Union[str, None]], "dead_letters": NotRequired[Union[bool, None]], "effects_older_than_s": NotRequired[Union[int, None]], "failed": NotRequired[Union[bool, None]], "held_by": NotRequired[Union[str, None]], "label": NotRequired[Union[str, None]], "name": NotRequired[Union[str, None]], "name_contains": NotRequired[Union[str, None]], "on_hold": NotRequired[Union[bool, None]], "parent": NotRequired[Union[str, None]], "program": NotRequired[Union[str, None]], "sort": NotRequired[Union[str, None]], "state": NotRequired[Union[str, None]]})
+WorldFilters = TypedDict("WorldFilters", {"active_after": NotRequired[Union[str, None]], "active_before": NotRequired[Union[str, None]], "created_after": NotRequired[Union[str, None]], "created_before": NotRequired[Union[str, None]], "dead_letters": NotRequired[Union[bool, None]], "effects_older_than_s": NotRequired[Union[int, None]], "failed": NotRequired[Union[bool, None]], "held_by": NotRequired[Union[str, None]], "label": NotRequired[Union["LabelFilter", None]], "name": NotRequired[Union[str, None]], "name_contains": NotRequired[Union[str, None]], "on_hold": NotRequired[Union[bool, None]], "parent": NotRequired[Union[str, None]], "program": NotRequired[Union[str, None]], "sort": NotRequired[Union[str, None]], "state": NotRequired[Union[str, None]]})

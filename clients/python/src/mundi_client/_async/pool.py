@@ -36,14 +36,14 @@ class AsyncPool:
         return cast(dict[str, Any], await self._http.json("GET", self._path("resources", resource), query=query))
 
     async def resources(self, **query: Any) -> dict[str, Any]:
-        """A page of the resources of a shard."""
+        """A page of the resources, of all shards or of one."""
         return cast(dict[str, Any], await self._http.json("GET", self._path("resources"), query=query))
 
     async def lease(self, lease: str, **query: Any) -> dict[str, Any]:
         return cast(dict[str, Any], await self._http.json("GET", self._path("leases", lease), query=query))
 
     async def leases(self, **query: Any) -> dict[str, Any]:
-        """A page of the leases of a shard."""
+        """A page of the leases, of all shards or of one."""
         return cast(dict[str, Any], await self._http.json("GET", self._path("leases"), query=query))
 
     async def ticket(self, ticket: str, **query: Any) -> dict[str, Any]:

@@ -37,14 +37,14 @@ class Pool:
         return cast(dict[str, Any], self._http.json("GET", self._path("resources", resource), query=query))
 
     def resources(self, **query: Any) -> dict[str, Any]:
-        """A page of the resources of a shard."""
+        """A page of the resources, of all shards or of one."""
         return cast(dict[str, Any], self._http.json("GET", self._path("resources"), query=query))
 
     def lease(self, lease: str, **query: Any) -> dict[str, Any]:
         return cast(dict[str, Any], self._http.json("GET", self._path("leases", lease), query=query))
 
     def leases(self, **query: Any) -> dict[str, Any]:
-        """A page of the leases of a shard."""
+        """A page of the leases, of all shards or of one."""
         return cast(dict[str, Any], self._http.json("GET", self._path("leases"), query=query))
 
     def ticket(self, ticket: str, **query: Any) -> dict[str, Any]:
