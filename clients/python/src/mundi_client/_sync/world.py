@@ -148,10 +148,16 @@ class World:
         return World(self._http, world or forked["world"])
 
     def diff(
-        self, with_: str | None = None, *, at: int | None = None, with_at: int | None = None, limit: int | None = None
+        self,
+        with_: str | None = None,
+        *,
+        at: int | None = None,
+        with_at: int | None = None,
+        after: str | None = None,
+        limit: int | None = None,
     ) -> list[types.Difference]:
-        """The cells that differ between this world and another, or between two heights."""
-        query = {"with": with_, "at": at, "with_at": with_at, "limit": limit}
+        """The cells that differ between this world and another, or between two heights; with `after`, those behind a key."""
+        query = {"with": with_, "at": at, "with_at": with_at, "after": after, "limit": limit}
         return cast(list[types.Difference], self._http.json("GET", self._path("diff"), query=query, timeout=PATIENT_S))
 
     def lineage(self) -> types.Family:
