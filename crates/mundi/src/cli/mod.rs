@@ -59,7 +59,7 @@ struct Cli {
 
 const AFTER_HELP: &str =
     "Exit codes: 0 done, 1 failed, 2 wrong command line, 3 refused, 4 not found, 5 exists or conflict,
-6 unavailable, 7 damaged or not proven, 8 token, 9 differs. See docs/reference/cli.md.";
+6 unavailable, 7 damaged or not proven, 8 token, 9 differs. `mundi explain CODE` says what an error code means.";
 
 #[derive(Subcommand)]
 enum Command {
@@ -265,7 +265,10 @@ fn sim(args: &mundi_sim::cli::SimArgs, out: Out) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{fs, path::Path};
+    use std::{
+        fs,
+        path::{Path, PathBuf},
+    };
 
     /// The words of a shell command without redirections; `None` if it is not a `mundi` command.
     fn ours(line: &str) -> Option<Vec<String>> {
@@ -290,24 +293,40 @@ mod tests {
         Some(words)
     }
 
+    /// All pages in a folder, at any depth.
+    fn below(folder: &Path) -> Vec<PathBuf> {
+        let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let pages = |path: PathBuf| match path.is_dir() {
+            true => below(&path),
+            false => vec![path].into_iter().filter(|path| path.extension().is_some_and(|it| it == "md")).collect(),
+        };
+        entries.flat_map(pages).collect()
+    }
+
+    /// The commands in code spans that are whole: a span with alternatives or omissions only names a command.
+    fn in_prose(text: &str) -> Vec<&str> {
+        let spans =
+            text.split('`').skip(1).step_by(2).filter(|span| span.starts_with("mundi ") && !span.contains('\n'));
+        spans.filter(|span| !span.contains(['…', '|', '[', '*', '<']) && span.contains(" --")).collect()
+    }
+
     #[test]
     fn every_command_on_every_page_is_one_that_the_program_takes() {
         let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
         let listed = |folder: &str| fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().path());
-        let folders = listed("docs").filter(|path| path.is_dir()).flat_map(|path| fs::read_dir(path).unwrap());
-        let below = folders.map(|entry| entry.unwrap().path());
-        let pages =
-            listed(".").chain(listed("docs")).chain(below).filter(|path| path.extension().is_some_and(|it| it == "md"));
         let examples = listed("examples").map(|path| path.join("README.md")).filter(|path| path.is_file());
+        let at_root = listed(".").filter(|path| path.extension().is_some_and(|it| it == "md"));
+        let pages = at_root.chain(below(&root.join("docs"))).chain(examples);
         let mut taken = 0;
-        for path in pages.chain(examples) {
+        for path in pages {
             let page = fs::read_to_string(&path).unwrap();
-            for block in page.split("```").skip(1).step_by(2) {
-                let Some((language, lines)) = block.split_once('\n') else { continue };
-                if !["sh", "text"].contains(&language) {
-                    continue;
-                }
-                for words in lines.lines().filter_map(ours) {
+            for (number, part) in page.split("```").enumerate() {
+                let lines: Vec<_> = match (number % 2, part.split_once('\n')) {
+                    (0, _) => in_prose(part),
+                    (_, Some(("sh" | "text", lines))) => lines.lines().collect(),
+                    _ => continue,
+                };
+                for words in lines.into_iter().filter_map(ours) {
                     let parsed = Cli::try_parse_from(&words);
                     assert!(parsed.is_ok(), "{}: {words:?}: {}", path.display(), parsed.err().unwrap());
                     taken += 1;
@@ -315,5 +334,21 @@ mod tests {
             }
         }
         assert!(taken > 40, "only {taken} were found");
+    }
+
+    #[test]
+    fn a_value_and_a_key_may_be_negative_numbers() {
+        for line in [
+            "world send alice add -3",
+            "world call alice add -3",
+            "world query alice count -3",
+            "world child spawn alice external -3",
+            "world fork alice bob --at-await order/17/3 --with -3",
+            "function run order -3 --key -7",
+            "effect answer i_0 --status ok -3",
+        ] {
+            let parsed = Cli::try_parse_from(["mundi"].into_iter().chain(line.split(' ')));
+            assert!(parsed.is_ok(), "{line}: {}", parsed.err().unwrap());
+        }
     }
 }

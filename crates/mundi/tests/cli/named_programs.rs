@@ -269,10 +269,13 @@ fn a_saved_file_becomes_a_running_change_and_what_breaks_is_said() {
     at(&server.url, &["world", "resume", "shop"]).ok();
 
     // Where open work would go another way, a fork with the state of the world takes its place.
-    let slow = r#"{"by": 1, "after": "1h"}"#;
-    at(&server.url, &["world", "send", "shop", "later", slow, "--key", "k"]).ok();
+    edit(
+        "world.put(\"count\", &count)?;",
+        "world.put(\"count\", &count)?;\n    world.set_timer_in_ms(\"nap\", 3_600_000, &count)?;",
+    );
+    assert_eq!(dev.next("running")["how"], "upgraded");
     assert_eq!(call("1"), "407\n");
-    edit("+ by + 100;", "+ by + 1_000;");
+    edit("unwrap_or(0) + by + 100;", "unwrap_or(0) + by + 1_000;");
     let forked = dev.next("running");
     assert_eq!((&forked["world"], &forked["how"]), (&json!("shop-2"), &json!("forked")), "{forked}");
     assert_eq!(at(&server.url, &["world", "call", "shop-2", "add", "1"]).ok(), "1408\n", "with the count of shop");
