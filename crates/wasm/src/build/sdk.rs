@@ -38,6 +38,7 @@ const RUST: &[File] = files!("rust":
     "src/native.rs",
     "src/pools.rs",
     "src/lib.rs",
+    "src/sha256.rs",
     "src/testing/children.rs",
     "src/testing/functions.rs",
     "src/testing/host.rs",
@@ -65,6 +66,7 @@ const TYPESCRIPT: &[File] = files!("typescript":
     "src/pools.ts",
     "src/offer.ts",
     "src/schema.ts",
+    "src/sha256.ts",
     "src/test-functions.ts",
     "src/test-host.ts",
     "src/test-world.ts",
@@ -189,4 +191,38 @@ pub fn scaffold(folder: &Path, language: Language, template: Template) -> Result
     let project = Project::open(folder)?;
     project.write_types()?;
     Ok(project)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{collections::BTreeSet, fs};
+
+    /// All files below a folder that end so, from its parent on.
+    fn below(root: &Path, folder: &str, ext: &str) -> BTreeSet<String> {
+        let entries = fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap());
+        let files = entries.map(|entry| (entry.path().is_dir(), format!("{folder}/{}", entry.file_name().display())));
+        files
+            .flat_map(|(is_folder, path)| match is_folder {
+                true => below(root, &path, ext),
+                false => BTreeSet::from([path]),
+            })
+            .filter(|path| path.ends_with(ext))
+            .collect()
+    }
+
+    #[test]
+    fn a_project_gets_every_source_of_its_sdk() {
+        let sdk = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sdk");
+        for (language, folder, sources, ext) in [
+            (Language::Rust, "rust", "src", ".rs"),
+            (Language::TypeScript, "typescript", "src", ".ts"),
+            (Language::Python, "python", "mundi", ".py"),
+        ] {
+            let copied: BTreeSet<_> = files_of(language).iter().map(|(path, _)| (*path).to_owned()).collect();
+            let missing: Vec<_> =
+                below(&sdk.join(folder), sources, ext).into_iter().filter(|path| !copied.contains(path)).collect();
+            assert!(missing.is_empty(), "{language}: a new project does not get {missing:?}");
+        }
+    }
 }
