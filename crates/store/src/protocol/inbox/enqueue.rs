@@ -262,7 +262,10 @@ impl Enqueue {
     }
 
     /// As a part of another protocol, whose plan need not say what this one reads.
-    pub(in crate::protocol) async fn run_within<T: Transaction>(&self, tx: &mut T) -> Result<Vec<Placement>, StoreError> {
+    pub(in crate::protocol) async fn run_within<T: Transaction>(
+        &self,
+        tx: &mut T,
+    ) -> Result<Vec<Placement>, StoreError> {
         tx.prefetch(|| self.reads());
         self.run(tx).await
     }
