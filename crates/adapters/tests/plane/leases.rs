@@ -74,8 +74,7 @@ fn setting() -> Setting {
     for kind in ["http", "world.call"] {
         holder.effects.insert(kind.into(), EffectRule::default());
     }
-    let mut kernel =
-        Manifest::new(registry.register_native(lease_kernel::NAME, lease_kernel::VERSION, LeaseKernel));
+    let mut kernel = Manifest::new(registry.register_native(lease_kernel::NAME, lease_kernel::VERSION, LeaseKernel));
     lease_kernel::declare(&mut kernel);
     rig.plane.registry = Arc::new(registry);
     let setting = rig.clone();
@@ -124,7 +123,7 @@ impl Setting {
     }
 
     /// The receipt of an effect that a world asks for.
-    fn receipt(&self, world: u64, kind: &str, label: &str, params: Json) -> Json {
+    fn receipt(&self, world: u64, kind: &str, label: &str, params: &Json) -> Json {
         let event = json!({ "kind": kind, "label": label, "params": params });
         let value = Payload::Inline(cbor::encode(&Value::from(event)));
         let input = Input::Event { schema: "do".into(), value, key: None };
@@ -137,25 +136,25 @@ impl Setting {
     }
 
     /// What the pool replies to a command of a world.
-    fn reply(&self, world: u64, label: &str, command: Json) -> Json {
+    fn reply(&self, world: u64, label: &str, command: &Json) -> Json {
         let call = json!({ "world": "gpus", "event": "pool.command", "value": { "command": command } });
-        self.receipt(world, "world.call", label, call)
+        self.receipt(world, "world.call", label, &call)
     }
 
     /// A lease that a world reserved and activated.
     fn lease(&self, world: u64, label: &str) -> LeaseId {
         let reserve = json!({ "reserve": { "resource_id": resource(), "ttl_slots": 60 } });
-        let reserved = self.reply(world, &format!("reserve {label}"), reserve);
+        let reserved = self.reply(world, &format!("reserve {label}"), &reserve);
         assert_eq!(reserved["result"], "ok", "{reserved}");
         let lease = json!({ "lease_id": reserved["lease_id"], "lease_epoch": 1 });
-        let activated = self.reply(world, &format!("activate {label}"), json!({ "activate": lease }));
+        let activated = self.reply(world, &format!("activate {label}"), &json!({ "activate": lease }));
         assert_eq!(activated["result"], "ok", "{activated}");
         serde_json::from_value(reserved["lease_id"].clone()).unwrap()
     }
 
     /// An effect of a world under a lease: how it ended, and how often anything was carried out so far.
-    fn work(&self, world: u64, label: &str, lease: Json) -> (Json, usize) {
-        let receipt = self.receipt(world, "http", label, json!({ "url": "there", "lease": lease }));
+    fn work(&self, world: u64, label: &str, lease: &Json) -> (Json, usize) {
+        let receipt = self.receipt(world, "http", label, &json!({ "url": "there", "lease": lease }));
         (receipt["code"].clone(), self.outside.calls().len())
     }
 }
@@ -168,21 +167,21 @@ fn token(lease_id: LeaseId) -> Json {
 fn an_effect_begins_while_its_world_holds_the_lease_and_is_stale_after_a_revoke() {
     let setting = setting();
     let lease = setting.lease(1, "first");
-    assert_eq!(setting.work(1, "held", token(lease)), (Json::Null, 1), "it was carried out");
+    assert_eq!(setting.work(1, "held", &token(lease)), (Json::Null, 1), "it was carried out");
     let (mut later, mut unfenced) = (token(lease), token(lease));
     later["lease_epoch"] = json!(2);
-    assert_eq!(setting.work(1, "foreign epoch", later), (json!("STALE_EPOCH"), 1));
-    assert_eq!(setting.work(2, "foreign world", token(lease)), (json!("STALE_EPOCH"), 1));
+    assert_eq!(setting.work(1, "foreign epoch", &later), (json!("STALE_EPOCH"), 1));
+    assert_eq!(setting.work(2, "foreign world", &token(lease)), (json!("STALE_EPOCH"), 1));
     unfenced.as_object_mut().unwrap().remove("lease_epoch");
-    assert_eq!(setting.work(1, "no epoch", unfenced), (json!("EFFECT_PARAMS_INVALID"), 1), "not begun unfenced");
-    assert_eq!(setting.work(1, "still held", token(lease)), (Json::Null, 2));
+    assert_eq!(setting.work(1, "no epoch", &unfenced), (json!("EFFECT_PARAMS_INVALID"), 1), "not begun unfenced");
+    assert_eq!(setting.work(1, "still held", &token(lease)), (Json::Null, 2));
 
     setting.operate(Command::revoke(lease));
-    assert_eq!(setting.work(1, "revoked", token(lease)), (json!("STALE_EPOCH"), 2), "not begun");
+    assert_eq!(setting.work(1, "revoked", &token(lease)), (json!("STALE_EPOCH"), 2), "not begun");
     setting.operate(Command::Reclaim { lease_id: lease });
     let next = setting.lease(2, "second");
     assert!(next > lease);
-    assert_eq!(setting.work(2, "next holder", token(next)), (Json::Null, 3));
-    assert_eq!(setting.work(1, "reclaimed", token(lease)), (json!("STALE_EPOCH"), 3));
-    assert_eq!(setting.work(1, "lease of another", token(next)), (json!("STALE_EPOCH"), 3));
+    assert_eq!(setting.work(2, "next holder", &token(next)), (Json::Null, 3));
+    assert_eq!(setting.work(1, "reclaimed", &token(lease)), (json!("STALE_EPOCH"), 3));
+    assert_eq!(setting.work(1, "lease of another", &token(next)), (json!("STALE_EPOCH"), 3));
 }
