@@ -10,7 +10,7 @@ use mundi_store::{
 };
 use serde::Deserialize;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map::Entry};
 use utoipa::{IntoParams, ToSchema};
 
 /// The filters of a list of worlds. All that are given have to hold.
@@ -77,10 +77,16 @@ fn parameters(pairs: Vec<(String, String)>) -> Result<(BTreeMap<String, String>,
     for (name, value) in pairs {
         if name == "label" {
             labels.push(value);
-        } else if params.contains_key(&name) {
-            return Err(Problem::invalid(format!("{name}: given several times; only `label` may be")));
-        } else {
-            params.insert(name, value);
+            continue;
+        }
+        match params.entry(name) {
+            Entry::Vacant(free) => {
+                free.insert(value);
+            }
+            Entry::Occupied(given) => {
+                let detail = format!("{}: given several times; only `label` may be", given.key());
+                return Err(Problem::invalid(detail));
+            }
         }
     }
     Ok((params, labels))
