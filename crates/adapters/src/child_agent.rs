@@ -11,10 +11,7 @@
 
 mod tools;
 
-use crate::{
-    Params,
-    params::map,
-};
+use crate::{Params, params::map};
 use futures_util::future::{BoxFuture, Either, select};
 use mundi_model::{
     Code, Value,

@@ -35,7 +35,8 @@ impl<P: Plane> Meter for LeaseMeter<P> {
         Box::pin(async move {
             let now_ns = self.plane.now_ns();
             let spent = spent.lasting(self.started_at_ns, now_ns);
-            let debited = self.plane.run(&DebitChild { claim: self.claim, spent, calls: self.calls.value(), now_ns }).await;
+            let debited =
+                self.plane.run(&DebitChild { claim: self.claim, spent, calls: self.calls.value(), now_ns }).await;
             match hold_violated(&self.plane, self.claim.universe, debited.map(|done| done.output)).await {
                 Ok(Debited::Accepted) => Ok(true),
                 Ok(_) => {

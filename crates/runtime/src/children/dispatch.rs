@@ -11,7 +11,8 @@ use mundi_store::{
     StoreError,
     keyspace::{child_state::ChildState, child_work::ChildWork},
     protocol::{
-        CancelChild, CancelOutcome, CancelRequested, ChildDispatched, FailQueuedChild, LeaseChild, ListChildren, ReadChildState,
+        CancelChild, CancelOutcome, CancelRequested, ChildDispatched, FailQueuedChild, LeaseChild, ListChildren,
+        ReadChildState,
     },
 };
 

@@ -3,7 +3,8 @@
 //! The start is on record before the work begins, so a crash at any await leaves a child that recovery ends, and none that begins twice.
 
 use super::{
-    CallLog, ChildExecutor, ChildKind, ChildReport, ChildRun, Running, WorldOfChild, budget::LeaseMeter, hold_on_violation,
+    CallLog, ChildExecutor, ChildKind, ChildReport, ChildRun, Running, WorldOfChild, budget::LeaseMeter,
+    hold_on_violation,
 };
 use crate::{KernelSnapshots, Plane, metrics::Metrics};
 use futures_util::future::{AbortHandle, AbortRegistration, Abortable};

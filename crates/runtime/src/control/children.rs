@@ -16,9 +16,10 @@ use mundi_store::{
     Protocol,
     keyspace::child_work::ChildWork,
     protocol::{
-        BeginCancelChildren, BudgetLines, CancelChild, CancelOutcome, CancelRequested, ChildClaim, ChildDispatched, ChildFinish, ChildFinished, DebitChild,
-        Debited, DescribeChild, ExtendChildLeases, FinishChild, LeaseChild, LeaseHeld, ListChildParents, ListChildren,
-        NoteRequest, ReadBudget, ReadChildEvents, RequestName, SetBudget, StartChild,
+        BeginCancelChildren, BudgetLines, CancelChild, CancelOutcome, CancelRequested, ChildClaim, ChildDispatched,
+        ChildFinish, ChildFinished, DebitChild, Debited, DescribeChild, ExtendChildLeases, FinishChild, LeaseChild,
+        LeaseHeld, ListChildParents, ListChildren, NoteRequest, ReadBudget, ReadChildEvents, RequestName, SetBudget,
+        StartChild,
     },
 };
 use std::time::Duration;

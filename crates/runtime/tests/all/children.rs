@@ -454,7 +454,10 @@ fn evidence_of(seed: u64) -> (BTreeMap<String, Vec<String>>, Vec<(WorldId, Lane,
     let worlds = [1, 2, 3].map(|number| house.create(number));
     let processes = [house.start(1), house.start(2)];
     for world in worlds {
-        house.send(world, "child long slow\nchild a slow\nchild fail slow\nchild dear slow 9\nchild b slow 10\nchild x unknown");
+        house.send(
+            world,
+            "child long slow\nchild a slow\nchild fail slow\nchild dear slow 9\nchild b slow 10\nchild x unknown",
+        );
     }
     house.run(Duration::from_millis(300));
     for world in worlds {

@@ -16,11 +16,11 @@ use mundi_store::{
     Clock, Fence, StoreError,
     keyspace::{child_event, child_order, child_request, child_state, dedupe_bucket},
     protocol::{
-        ArchiveWorld, BeginCancelChildren, CancelChild, CancelOutcome, CancelRequested, ChildClaim, ChildDispatched, ChildFinish, ChildFinished,
-        DebitChild, Debited, DescribeChild, DescribeWorld, ExtendChildLeases, FailQueuedChild, FinishChild, HoldParent,
-        LeaseChild, LeaseHeld, ListChildParents, ListChildren, NoteRequest, ReadBudget, ReadChildEvents,
-        ReadChildState, RecoverChild, RequestName, SetBudget, StartChild, StartWorldChild, expire_dedupe,
-        start_world_child,
+        ArchiveWorld, BeginCancelChildren, CancelChild, CancelOutcome, CancelRequested, ChildClaim, ChildDispatched,
+        ChildFinish, ChildFinished, DebitChild, Debited, DescribeChild, DescribeWorld, ExtendChildLeases,
+        FailQueuedChild, FinishChild, HoldParent, LeaseChild, LeaseHeld, ListChildParents, ListChildren, NoteRequest,
+        ReadBudget, ReadChildEvents, ReadChildState, RecoverChild, RequestName, SetBudget, StartChild, StartWorldChild,
+        expire_dedupe, start_world_child,
     },
     testing::{Fixture, PlainSnapshots, Rng, spawn_children},
 };
@@ -92,7 +92,10 @@ impl Rig {
     }
 
     async fn finish(&self, claim: ChildClaim, finish: ChildFinish, spent: Spend) -> Result<ChildFinished, StoreError> {
-        self.store.run(&FinishChild { claim, finish, spent, calls: None, now_ns: self.now() }).await.map(|done| done.output)
+        self.store
+            .run(&FinishChild { claim, finish, spent, calls: None, now_ns: self.now() })
+            .await
+            .map(|done| done.output)
     }
 
     async fn pass(&self, claim: ChildClaim) -> Result<ChildFinished, StoreError> {
@@ -354,10 +357,7 @@ fn an_end_beyond_the_budget_after_a_cancel_is_of_the_cancels_lineage() {
 fn a_cancel_answers_with_the_request_on_record_and_with_how_the_child_ended() {
     block_on(async {
         let rig = Rig::new().await;
-        let answer = |outcome, id: Option<&str>| CancelRequested {
-            outcome,
-            cancel_request_id: id.map(str::to_owned),
-        };
+        let answer = |outcome, id: Option<&str>| CancelRequested { outcome, cancel_request_id: id.map(str::to_owned) };
         let children = rig.spawn(3).await;
         let (first, second) = (rig.started().await, rig.started().await);
         let requested = answer(CancelOutcome::Requested, Some("one"));
@@ -728,7 +728,8 @@ fn whatever_executors_do_numbers_are_unique_phases_only_rise_and_budgets_hold() 
                             0 => drop(rig.start(claim).await),
                             1 => drop(rig.finish(claim, ChildFinish::Passed(Value::Null), tokens(rng.below(9))).await),
                             _ => {
-                                let debit = DebitChild { claim, spent: tokens(rng.below(9)), calls: None, now_ns: rig.now() };
+                                let debit =
+                                    DebitChild { claim, spent: tokens(rng.below(9)), calls: None, now_ns: rig.now() };
                                 drop(rig.store.run(&debit).await);
                             }
                         }

@@ -123,14 +123,14 @@ fn manifest_fault(manifest: &Value, own: &str) -> Option<Failed> {
             && entry["fixture"].is_string()
             && entry["sha256"].as_str().is_some_and(is_hash)
     };
-    let are_entries =
-        |entries: &Value| entries.as_array().is_some_and(|it| !it.is_empty() && it.iter().all(is_entry));
+    let are_entries = |entries: &Value| entries.as_array().is_some_and(|it| !it.is_empty() && it.iter().all(is_entry));
     let metrics = Scenario::ALL.map(Scenario::metric);
     let is_one = manifest["schema"] == MANIFEST_SCHEMA
         && has_fields(manifest, &["schema", "metrics", MANIFEST_HASH])
         && has_fields(&manifest["metrics"], &metrics)
         && metrics.iter().all(|metric| are_entries(&manifest["metrics"][*metric]));
-    (!is_one).then(|| Failed::new(Code::JsonMalformed, format!("the manifest is not of the schema `{MANIFEST_SCHEMA}`")))
+    (!is_one)
+        .then(|| Failed::new(Code::JsonMalformed, format!("the manifest is not of the schema `{MANIFEST_SCHEMA}`")))
 }
 
 fn judge(path: &Path, with_earlier: bool, out: Out) -> Outcome {

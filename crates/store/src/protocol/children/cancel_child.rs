@@ -79,10 +79,7 @@ impl CancelRequested {
     fn of_answer(answer: &str) -> Self {
         let (outcome, id) = answer.split_once(':').map_or((answer, None), |(outcome, id)| (outcome, Some(id)));
         let outcome = CancelOutcome::ALL.into_iter().find(|known| known.as_str() == outcome);
-        Self {
-            outcome: outcome.unwrap_or(CancelOutcome::AlreadyTerminal),
-            cancel_request_id: id.map(str::to_owned),
-        }
+        Self { outcome: outcome.unwrap_or(CancelOutcome::AlreadyTerminal), cancel_request_id: id.map(str::to_owned) }
     }
 }
 
@@ -187,7 +184,14 @@ async fn cancel<T: Transaction>(
 /// `WORKER_CANCEL` itself is the terminal event.
 fn ended_unstarted() -> End {
     let detail = Detail { code: Some(Code::UrmChildCancelled), reason: Some("cancelled".into()), is_of_cancel: true };
-    End { kind: EventKind::Cancel, outcome: ChildOutcome::Cancelled, detail, result: None, calls: None, finished_by: None }
+    End {
+        kind: EventKind::Cancel,
+        outcome: ChildOutcome::Cancelled,
+        detail,
+        result: None,
+        calls: None,
+        finished_by: None,
+    }
 }
 
 /// A child that never started leaves the queue, or the place of the executor that leased it.

@@ -124,8 +124,7 @@ mod tests {
         let lease = ChildLease { worker: WorkerId::new(1).unwrap(), token: [0; 16], deadline_ns: Some(9 * second_ns) };
         let mut started = token(Phase::Started);
         started.started_at_ns = Some(2 * second_ns);
-        let active =
-            ActiveChild { dispatch_seq: 1, child: started.child, lease, phase: Phase::Started, cancel: false };
+        let active = ActiveChild { dispatch_seq: 1, child: started.child, lease, phase: Phase::Started, cancel: false };
         let secs = |token: &DispatchToken, now| lasted(token, &active, now * second_ns).duration_secs;
         assert_eq!([secs(&started, 5), secs(&started, 9), secs(&started, 99)], [Some(3), Some(7), Some(7)]);
         assert_eq!(secs(&token(Phase::Leased), 99), None, "it did not run");

@@ -99,7 +99,14 @@ pub(super) struct End {
 impl End {
     pub(super) fn failed(code: Code, reason: impl Into<String>) -> Self {
         let detail = Detail { code: Some(code), reason: Some(reason.into()), is_of_cancel: false };
-        Self { kind: EventKind::Fail, outcome: ChildOutcome::Failed, detail, result: None, calls: None, finished_by: None }
+        Self {
+            kind: EventKind::Fail,
+            outcome: ChildOutcome::Failed,
+            detail,
+            result: None,
+            calls: None,
+            finished_by: None,
+        }
     }
 
     /// Of a child that had started when it was cancelled.
