@@ -3,7 +3,7 @@
 use crate::history::WorldAddress;
 use bytes::Bytes;
 use mundi_engine::{EngineError, Memory};
-use mundi_model::{InboxSeq, UniverseId, WorldId, cbor};
+use mundi_model::{InboxSeq, cbor};
 use mundi_store::{
     keyspace::{
         Family, Parts,

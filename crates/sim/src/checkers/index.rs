@@ -4,7 +4,7 @@
 use super::Evidence;
 use crate::{history::WorldAddress, log::Write};
 use bytes::Bytes;
-use mundi_model::{Hash, UniverseId, WorldId, cbor};
+use mundi_model::{Hash, WorldId, cbor};
 use mundi_store::keyspace::{
     Family, Parts,
     last_active::LastActive,

@@ -4,7 +4,7 @@
 use super::Evidence;
 use crate::{history::WorldAddress, log::Write};
 use mundi_model::{
-    LabelChange, Labels, UniverseId, WorldId, cbor,
+    LabelChange, Labels, cbor,
     record::{InboxItem, Input, Payload},
 };
 use mundi_store::keyspace::{Family, Parts, world_meta::WorldMeta};

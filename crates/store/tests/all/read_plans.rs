@@ -188,12 +188,16 @@ fn claims_that_are_found_and_reaped_keep_their_plans() {
         let claims = store.run(&claim(universe, now_ns, KindCap::default())).await.unwrap().output.effects;
         let shards: BTreeSet<_> = claims.iter().map(|claimed| claimed.proof.queue_shard).collect();
         let queue_shards: Vec<_> = shards.iter().copied().collect();
-        let found = keeps_its_plan(&store, &FindClaims { universe, queue_shards, token: [1; 16] }).await;
-        assert_eq!(found.len(), 3);
+        let find = FindClaims { universe, queue_shards, token: [1; 16] };
+        let (found, differs) = measured(&store, store.run(&find)).await;
+        assert_eq!(found.unwrap().output.len(), 3);
+        let behind_marks = u64::try_from(shards.len()).unwrap();
+        assert_eq!(differs, (behind_marks, 0), "each range begins at a mark, which is read first");
         for queue_shard in shards {
-            let reap =
-                ReapEffects { universe, queue_shard, touched: true, items_max: 9, now_ns: now_ns + 99, gone: None };
-            keeps_its_plan(&store, &reap).await;
+            let reap = ReapEffects { universe, queue_shard, touched: false, items_max: 9, now_ns, gone: None };
+            let (reaped, differs) = measured(&store, store.run(&reap)).await;
+            assert!(reaped.unwrap().output.next_deadline_ns.is_some(), "the claims stand");
+            assert_eq!(differs, (1, 0), "the range begins at a mark, which is read first");
         }
     });
 }
@@ -208,7 +212,13 @@ fn messages_to_workers_keep_their_plans() {
         let mail = (0..2).map(new).collect();
         store.run(&SendMail { universe, worker: WORKER, mail, now_ns, dedupe_window_ns: 1 }).await.unwrap();
         let claim = ClaimMail { universe, worker: WORKER, token: [7; 16], now_ns, ttl_ns: 99, items_max: 2 };
-        let MailClaimed::Messages(claimed) = keeps_its_plan(&store, &claim).await else { panic!("nothing to claim") };
+        let (claimed, differs) = measured(&store, store.run(&claim)).await;
+        let MailClaimed::Messages(claimed) = claimed.unwrap().output else { panic!("nothing to claim") };
+        assert_eq!(
+            differs,
+            (2, 1),
+            "each range begins at the mark of its class, and no class behind the first with messages is read"
+        );
         let finish = |number: usize, how| {
             let (place, claim) = (claimed[number].place, claimed[number].claim);
             FinishMail { universe, worker: WORKER, place, claim, how }
@@ -247,13 +257,13 @@ fn messages_and_calls_between_worlds_keep_their_plans() {
         let send = fabric_send(engine, clock, blobs, universe, message(0, mail), WokenBy::ReadyQueue);
         let (sent, differs) = measured(&store, send).await;
         sent.unwrap();
-        assert_eq!(differs, (0, 0), "send");
+        assert_eq!(differs, (0, 1), "only of an effect in a slot it is asked whether its world lives");
         let event = Input::Event { schema: "e".into(), value: payload(), key: None };
         let call = WorldCall { message: message(1, event), deadline_ns: now_ns + 99 };
         let (called, differs) =
             measured(&store, call_world(engine, clock, blobs, universe, call, WokenBy::ReadyQueue)).await;
         called.unwrap();
-        assert_eq!(differs, (0, 0), "call");
+        assert_eq!(differs, (1, 1), "as of a send, and the effect that waits is looked up by the place of its claim");
     });
 }
 
@@ -284,7 +294,7 @@ const COMPARED: &[&str] = &[
     "ClaimEffects",
     "ClaimMail",
     "CommitTurn",
-    "Complete",
+    "CompleteEffect",
     "DeliverMail",
     "Enqueue",
     "ExtendClaims",
