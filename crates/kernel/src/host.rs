@@ -2,7 +2,7 @@
 
 use crate::{
     cells::{Cells, Entry},
-    intents::{self, FABRIC_SEND, OpenIntent, EmittedAt, TIMER_SET, TimerSet, WORLD_SPAWN, intent_hash},
+    intents::{self, EmittedAt, FABRIC_SEND, OpenIntent, TIMER_SET, TimerSet, WORLD_SPAWN, intent_hash},
     manifest::CheckError,
     meter::{Fault, Meter},
     objects::{Object, Objects},

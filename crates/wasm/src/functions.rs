@@ -71,7 +71,9 @@ impl Functions {
             // One that is damaged, or that another process has removed meanwhile, has nothing.
             if let Ok((file, entries)) = read(&path) {
                 let pack = packs.len();
-                found.extend(entries.into_iter().map(|(key, (at, len, sum))| (key, CodeLocation { pack, at, len, sum })));
+                found.extend(
+                    entries.into_iter().map(|(key, (at, len, sum))| (key, CodeLocation { pack, at, len, sum })),
+                );
                 packs.push(Pack { file, is_used: AtomicBool::new(false) });
             }
         }

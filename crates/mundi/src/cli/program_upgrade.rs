@@ -132,7 +132,10 @@ impl Upgrade {
             Ok(report) if diverging_functions(&report).next().is_some() => {
                 let named: Vec<_> = diverging_functions(&report).collect();
                 let (height, count) = (report["to"].as_u64(), named.len());
-                Done::diverges(height, format!("{world}: {count} running functions would diverge: {}", named.join("; ")))
+                Done::diverges(
+                    height,
+                    format!("{world}: {count} running functions would diverge: {}", named.join("; ")),
+                )
             }
             Ok(report) => match report["divergence"]["height"].as_u64() {
                 Some(height) => {

@@ -34,7 +34,8 @@ pub(super) async fn fork_and_try(session: &Session, given: Trial) -> Outcome {
     };
     let (is_idle, now) = settled(session, &id, until).await?;
     let records = Journal { world: id.clone(), from: Some(forked_at), limit: None, full: false };
-    let difference = Diff { world: id.clone(), with: Some(world), at: None, with_at: Some(forked_at), after: None, limit: None };
+    let difference =
+        Diff { world: id.clone(), with: Some(world), at: None, with_at: Some(forked_at), after: None, limit: None };
     Ok(json!({
         "fork": fork["name"].as_str().unwrap_or(&id),
         "world": id,

@@ -208,7 +208,8 @@ fn worlds_behind_the_first_part_of_the_queues_are_found_on_later_pages() {
         };
         put(&store, (0..=PART).map(pending).collect()).await;
         let place = RetryPlace { place_ns: 7, seq: seq(0) };
-        put(&store, vec![(effect_retry::key(store.universe, shard, place).as_bytes().to_vec(), effect(5, PART + 1))]).await;
+        put(&store, vec![(effect_retry::key(store.universe, shard, place).as_bytes().to_vec(), effect(5, PART + 1))])
+            .await;
         let old = WorldQuery { effects_before_ns: Some(6), ..WorldQuery::default() };
         let mut found = find(&store, old.clone()).await;
         found.sort();

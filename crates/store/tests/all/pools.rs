@@ -11,7 +11,9 @@ use mundi_store::{
     Clock, Fence, StoreError,
     journal::Batch,
     keyspace::lease_authority,
-    protocol::{CommitTurn, CreatePool, DeletePool, FindPool, InProcess, ListPools, NameWorld, PoolOfWorld, shard_name},
+    protocol::{
+        CommitTurn, CreatePool, DeletePool, FindPool, InProcess, ListPools, NameWorld, PoolOfWorld, shard_name,
+    },
     testing::{Fixture, note_body},
     values::PoolRecord,
 };

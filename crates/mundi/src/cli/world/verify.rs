@@ -204,8 +204,7 @@ impl Replay {
     }
 
     fn report(&self, out: Out, reports: &[Value]) -> Outcome {
-        let differs =
-            |report: &&Value| !report["divergence"].is_null() || diverging_functions(report).next().is_some();
+        let differs = |report: &&Value| !report["divergence"].is_null() || diverging_functions(report).next().is_some();
         let diverges = reports.iter().filter(differs).count();
         if out.is_json() || self.all {
             let row = |report: &Value| {
