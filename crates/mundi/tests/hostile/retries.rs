@@ -11,6 +11,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const U: &str = "/v1/u/default";
 
+#[expect(clippy::disallowed_methods, reason = "it is compared with when an effect is due")]
+fn now_ms() -> u64 {
+    u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap()
+}
+
 #[tokio::test]
 async fn the_outside_parks_no_effect_for_ever_and_no_manifest_tries_one_billions_of_times() {
     let folder = tempfile::tempdir().unwrap();
@@ -37,7 +42,6 @@ async fn the_outside_parks_no_effect_for_ever_and_no_manifest_tries_one_billions
     server.post(&format!("{U}/tasks/fail"), &later).await.ok(204);
     let effects = server.get(&format!("{U}/effects")).await.ok(200);
     let due_ns = effects["items"][0]["not_before_ns"].as_u64().unwrap();
-    let now_ms = u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap();
-    let wait_ms = due_ns / 1_000_000 - now_ms;
+    let wait_ms = due_ns / 1_000_000 - now_ms();
     assert!((EFFECT_BACKOFF_MS_MAX - 600_000..=EFFECT_BACKOFF_MS_MAX).contains(&wait_ms), "{effects}");
 }

@@ -89,6 +89,7 @@ fn run_of(rig: &Rig, n: u8) -> ChildRun {
 }
 
 /// Lets six runs make a call each; says what the other side saw.
+#[expect(clippy::unwrap_used, reason = "a test")]
 fn six_calls(bound: impl FnOnce(OutsideCalls<TestPlane>) -> OutsideCalls<TestPlane>) -> Seen {
     let rig = Rig::new(1);
     let seen = Arc::<Mutex<Seen>>::default();
