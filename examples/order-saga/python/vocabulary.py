@@ -42,11 +42,11 @@ StockReserve = TypedDict("StockReserve", {
     "sku": str,
 })
 
-# What the program takes in.
+# Events that the program accepts.
 Event = Literal["cancel", "place"]
 
-# What it answers.
+# Queries that the program answers.
 Query = Literal["order", "orders", "totals"]
 
-# What it asks for.
+# Effects that the program requests.
 Effect = Literal["payment.charge", "payment.refund", "stock.reserve"]

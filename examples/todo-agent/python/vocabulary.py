@@ -18,11 +18,11 @@ Setup = TypedDict("Setup", {
     "service": str,
 })
 
-# What the program takes in.
+# Events that the program accepts.
 Event = Literal["add", "notice", "setup"]
 
-# What it answers.
+# Queries that the program answers.
 Query = Literal["notices", "todos", "version"]
 
-# What it asks for.
+# Effects that the program requests.
 Effect = Literal["fabric.send", "http.request"]

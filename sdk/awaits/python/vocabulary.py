@@ -20,8 +20,8 @@ WorkReceipt = TypedDict("WorkReceipt", {
     "worth": int,
 })
 
-# What the program takes in.
+# Events that the program accepts.
 Event = Literal["chain", "hand"]
 
-# What it asks for.
+# Effects that the program requests.
 Effect = Literal["work"]

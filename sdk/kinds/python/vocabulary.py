@@ -10,11 +10,11 @@ Ask = TypedDict("Ask", {
     "url": NotRequired[str],
 })
 
-# What the program takes in.
+# Events that the program accepts.
 Event = Literal["ask", "note"]
 
-# What it answers.
+# Queries that the program answers.
 Query = Literal["note"]
 
-# What it asks for.
+# Effects that the program requests.
 Effect = Literal["blob.get", "blob.put", "fabric.send", "http.request", "llm.chat", "process.run", "world.call", "world.fork", "world.spawn"]

@@ -28,11 +28,11 @@ StockReserve = TypedDict("StockReserve", {
     "sku": str,
 })
 
-# What the program takes in.
+# Events that the program accepts.
 Event = Literal["order"]
 
-# What it answers.
+# Queries that the program answers.
 Query = Literal["totals"]
 
-# What it asks for.
+# Effects that the program requests.
 Effect = Literal["payment.charge", "payment.refund", "stock.reserve"]

@@ -53,7 +53,7 @@ pub struct StockReserve {
     pub sku: String,
 }
 
-/// What the program takes in.
+/// Events that the program accepts.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Events {
     Cancel(Cancel),
@@ -73,7 +73,7 @@ impl Events {
     }
 }
 
-/// What it answers.
+/// Queries that the program answers.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Queries {
     Order(OrderQuery),

@@ -40,20 +40,20 @@ export interface StockReserve {
   "sku": string;
 }
 
-/** What the program takes in. */
+/** Events that the program accepts. */
 export interface Events {
   "cancel": Cancel;
   "place": Place;
 }
 
-/** What it answers. */
+/** Queries that the program answers. */
 export interface Queries {
   "order": OrderQuery;
   "orders": OrdersQuery;
   "totals": unknown;
 }
 
-/** What it asks for. */
+/** Effects that the program requests. */
 export interface Effects {
   "payment.charge": { params: PaymentCharge; receipt: PaymentChargeReceipt };
   "payment.refund": { params: PaymentRefund; receipt: unknown };

@@ -23,7 +23,7 @@ pub struct Setup {
     pub service: String,
 }
 
-/// What the program takes in.
+/// Events that the program accepts.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Events {
     Add(Add),
@@ -45,7 +45,7 @@ impl Events {
     }
 }
 
-/// What it answers.
+/// Queries that the program answers.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Queries {
     Notices(Value),

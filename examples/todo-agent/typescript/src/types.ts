@@ -18,21 +18,21 @@ export interface Setup {
   "service": string;
 }
 
-/** What the program takes in. */
+/** Events that the program accepts. */
 export interface Events {
   "add": Add;
   "notice": Notice;
   "setup": Setup;
 }
 
-/** What it answers. */
+/** Queries that the program answers. */
 export interface Queries {
   "notices": unknown;
   "todos": unknown;
   "version": unknown;
 }
 
-/** What it asks for. */
+/** Effects that the program requests. */
 export interface Effects {
   "fabric.send": { params: Kinds["fabric.send"]["params"]; receipt: Kinds["fabric.send"]["receipt"] };
   "http.request": { params: Kinds["http.request"]["params"]; receipt: Kinds["http.request"]["receipt"] };

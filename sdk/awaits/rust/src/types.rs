@@ -26,7 +26,7 @@ pub struct WorkReceipt {
     pub worth: i64,
 }
 
-/// What the program takes in.
+/// Events that the program accepts.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Events {
     Chain(Chain),

@@ -18,17 +18,17 @@ export interface WorkReceipt {
   "worth": number;
 }
 
-/** What the program takes in. */
+/** Events that the program accepts. */
 export interface Events {
   "chain": Chain;
   "hand": Hand;
 }
 
-/** What it answers. */
+/** Queries that the program answers. */
 export interface Queries {
 }
 
-/** What it asks for. */
+/** Effects that the program requests. */
 export interface Effects {
   "work": { params: Work; receipt: WorkReceipt };
 }

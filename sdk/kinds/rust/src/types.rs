@@ -17,7 +17,7 @@ pub struct Ask {
     pub url: Option<String>,
 }
 
-/// What the program takes in.
+/// Events that the program accepts.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Events {
     Ask(Ask),
@@ -37,7 +37,7 @@ impl Events {
     }
 }
 
-/// What it answers.
+/// Queries that the program answers.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Queries {
     Note(Value),

@@ -10,18 +10,18 @@ export interface Ask {
   "url"?: string;
 }
 
-/** What the program takes in. */
+/** Events that the program accepts. */
 export interface Events {
   "ask": Ask;
   "note": string;
 }
 
-/** What it answers. */
+/** Queries that the program answers. */
 export interface Queries {
   "note": unknown;
 }
 
-/** What it asks for. */
+/** Effects that the program requests. */
 export interface Effects {
   "blob.get": { params: Kinds["blob.get"]["params"]; receipt: Kinds["blob.get"]["receipt"] };
   "blob.put": { params: Kinds["blob.put"]["params"]; receipt: Kinds["blob.put"]["receipt"] };

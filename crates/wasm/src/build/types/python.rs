@@ -14,9 +14,24 @@ pub fn python(offer: &Offer) -> String {
         structure.fields.iter().for_each(|field| write_field(field, &mut text));
         text.push_str("})\n");
     }
-    write_names("Event", "What the program takes in", vocabulary.events.iter().map(|event| &event.name), &mut text);
-    write_names("Query", "What it answers", vocabulary.queries.iter().map(|query| &query.name), &mut text);
-    write_names("Effect", "What it asks for", vocabulary.effects.iter().map(|effect| &effect.kind), &mut text);
+    write_names(
+        "Event",
+        "Events that the program accepts",
+        vocabulary.events.iter().map(|event| &event.name),
+        &mut text,
+    );
+    write_names(
+        "Query",
+        "Queries that the program answers",
+        vocabulary.queries.iter().map(|query| &query.name),
+        &mut text,
+    );
+    write_names(
+        "Effect",
+        "Effects that the program requests",
+        vocabulary.effects.iter().map(|effect| &effect.kind),
+        &mut text,
+    );
     text
 }
 

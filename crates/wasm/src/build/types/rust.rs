@@ -22,8 +22,8 @@ pub fn rust(offer: &Offer) -> String {
     for structure in &vocabulary.structures {
         write_structure(structure, &mut text);
     }
-    write_choice("Events", "What the program takes in.", &vocabulary.events, &mut text);
-    write_choice("Queries", "What it answers.", &vocabulary.queries, &mut text);
+    write_choice("Events", "Events that the program accepts.", &vocabulary.events, &mut text);
+    write_choice("Queries", "Queries that the program answers.", &vocabulary.queries, &mut text);
     for effect in &vocabulary.effects {
         let Shape::Structure(params) = &effect.params else { continue };
         let receipt = name(&effect.receipt);

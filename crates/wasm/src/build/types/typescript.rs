@@ -16,9 +16,9 @@ pub fn typescript(offer: &Offer) -> String {
         structure.fields.iter().for_each(|field| write_field(field, &mut text));
         text.push_str("}\n");
     }
-    write_map("Events", "What the program takes in.", &vocabulary.events, &mut text);
-    write_map("Queries", "What it answers.", &vocabulary.queries, &mut text);
-    text.push_str("\n/** What it asks for. */\nexport interface Effects {\n");
+    write_map("Events", "Events that the program accepts.", &vocabulary.events, &mut text);
+    write_map("Queries", "Queries that the program answers.", &vocabulary.queries, &mut text);
+    text.push_str("\n/** Effects that the program requests. */\nexport interface Effects {\n");
     for effect in &vocabulary.effects {
         let kind = quoted(&effect.kind);
         let typed = |shape: &Shape, part: &str| match shape {

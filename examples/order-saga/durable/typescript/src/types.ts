@@ -26,17 +26,17 @@ export interface StockReserve {
   "sku": string;
 }
 
-/** What the program takes in. */
+/** Events that the program accepts. */
 export interface Events {
   "order": Order;
 }
 
-/** What it answers. */
+/** Queries that the program answers. */
 export interface Queries {
   "totals": unknown;
 }
 
-/** What it asks for. */
+/** Effects that the program requests. */
 export interface Effects {
   "payment.charge": { params: PaymentCharge; receipt: PaymentChargeReceipt };
   "payment.refund": { params: PaymentRefund; receipt: unknown };
