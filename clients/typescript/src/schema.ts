@@ -362,8 +362,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What changes in a universe, and which worlds, as server-sent events, at most one in a second. The first event names everything, so that a reader looks once when it
-         *     connects, and again when it reconnects: events are not kept. A stream ends after a while.
+         * The changes in a universe and the worlds that changed, as server-sent events, at most one per second. The first event names everything, so that a reader
+         *     looks once when it connects, and again when it reconnects: events are not kept. A stream ends after a while.
          */
         get: operations["universes_universe_events"];
         put?: never;
@@ -1041,7 +1041,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What a universe occupies. It is counted again for each request, with one read per object, segment and world. */
+        /** The space that a universe occupies. It is counted again for each request, with one read per object, segment and world. */
         get: operations["space_usage"];
         put?: never;
         post?: never;
@@ -1560,7 +1560,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What the program of a world logged last, oldest first: up to 128 KiB are kept for each world. Asked for `text/event-stream`, it continues
+         * The last lines that the program of a world logged, oldest first: up to 128 KiB are kept for each world. Asked for `text/event-stream`, it continues
          *     with each line that is logged; `Last-Event-ID` takes it up where it broke off.
          */
         get: operations["logs_world_logs"];
@@ -1743,7 +1743,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What the record at a height changed, and what was open after it. The world is replayed from its nearest snapshot; it goes on meanwhile. */
+        /** The changes of the record at a height, and the effects and timers open after it. The world is replayed from its nearest snapshot; it runs on meanwhile. */
         get: operations["state_step"];
         put?: never;
         post?: never;
@@ -1911,8 +1911,8 @@ export interface components {
             /** @description Only for parameters that have these members with these values. */
             params?: Record<string, never> | null;
             /**
-             * @description What the program gets with the receipt: as the adapter of the kind would give it, with bytes as `{"$bytes": "hex"}`. Null if
-             *     nothing is said.
+             * @description The payload of the receipt, in the form that the adapter of the kind would give it, with bytes as `{"$bytes": "hex"}`. Null if
+             *     it is not given.
              */
             payload?: unknown;
             status?: components["schemas"]["AnswerStatus"] | null;
@@ -2112,7 +2112,7 @@ export interface components {
             draining: boolean;
             /** @description `embedded`, `postgres`, `foundationdb` or `memory`. */
             engine: string;
-            /** @description What `mundi doctor` checks of engine and object store; at most 15 seconds old. */
+            /** @description The checks of `mundi doctor` for engine and object store; at most 15 seconds old. */
             findings: components["schemas"]["CheckupFinding"][];
             /** @description The kind of the object store: `LocalFileSystem`, `AmazonS3` or another one. */
             objects: string;
@@ -2124,7 +2124,7 @@ export interface components {
         };
         /** @description One check. */
         CheckupFinding: {
-            /** @description What to do about it. */
+            /** @description The remedy, if there is one. */
             advice?: string | null;
             check: string;
             found: string;
@@ -2987,7 +2987,7 @@ export interface components {
              */
             at_await?: string | null;
             /**
-             * @description What becomes of its effects: `suppress`, `sandbox`, `recorded`, `recorded-then-live` or `live`, as the table of this
+             * @description The policy for its effects: `suppress`, `sandbox`, `recorded`, `recorded-then-live` or `live`, as the table of this
              *     operation says. If it is not given: `suppress`; but `sandbox` for a fork of a sandbox, and `recorded` for one of a
              *     recorded fork. Another policy than `sandbox` for a fork of a sandbox is refused with `FORK_SANDBOXED`.
              */
@@ -3228,7 +3228,7 @@ export interface components {
             /** @description Of its code. */
             hash: string;
             /**
-             * @description What the program says about itself, as a manifest that can be stored as it is, or changed first. Asked for by name: the
+             * @description The program's own description, as a manifest that can be stored as it is, or changed first. If it was asked for by name: the
              *     manifest that the name stands for.
              */
             manifest?: unknown;
@@ -4532,7 +4532,7 @@ export interface operations {
                  */
                 world?: string;
                 /**
-                 * @description What becomes of its open effects: `suppress` (the default: each is answered with a cancellation) or `live`. A sandbox stays
+                 * @description The policy for its open effects: `suppress` (the default: each is answered with a cancellation) or `live`. A sandbox stays
                  *     one, and a recorded fork stays recorded, whatever is said.
                  */
                 effects?: string;

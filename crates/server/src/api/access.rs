@@ -216,8 +216,8 @@ fn token_text(headers: &HeaderMap) -> Option<&str> {
     Some(given.to_str().ok().and_then(bearer).unwrap_or_default())
 }
 
-/// What a request may do, or why it may do nothing. Every handler but those of `/livez` and `/readyz` takes it, alone or with what it is
-/// asked about.
+/// The rights of a request, or the problem that refuses it. Every handler except those of `/livez` and `/readyz` takes it, alone or within the scope
+/// (universe, world) that the request is about.
 impl FromRequestParts<Api> for Access {
     type Rejection = Problem;
 

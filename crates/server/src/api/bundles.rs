@@ -80,7 +80,7 @@ pub(super) struct ImportParams {
     /// The id or the name that it shall have here. If nothing is said, it keeps its id, and its name if that is free; else it gets another one:
     /// `alice-import-1`.
     world: Option<String>,
-    /// What becomes of its open effects: `suppress` (the default: each is answered with a cancellation) or `live`. A sandbox stays
+    /// The policy for its open effects: `suppress` (the default: each is answered with a cancellation) or `live`. A sandbox stays
     /// one, and a recorded fork stays recorded, whatever is said.
     effects: Option<String>,
 }

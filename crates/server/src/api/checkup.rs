@@ -1,4 +1,4 @@
-//! What the process that answers is, and whether its engine and its object store are well.
+//! The roles and the state of the process that answers, and the health of its engine and its object store.
 
 use super::{Api, Problem, access::Access};
 use crate::{
@@ -33,7 +33,7 @@ pub(super) struct Checkup {
     engine: &'static str,
     /// The kind of the object store: `LocalFileSystem`, `AmazonS3` or another one.
     objects: String,
-    /// What `mundi doctor` checks of engine and object store; at most 15 seconds old.
+    /// The checks of `mundi doctor` for engine and object store; at most 15 seconds old.
     findings: Vec<CheckupFinding>,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct CheckupFinding {
     /// `ok`, `look` or `wrong`.
     verdict: &'static str,
     found: String,
-    /// What to do about it.
+    /// The remedy, if there is one.
     advice: Option<String>,
 }
 

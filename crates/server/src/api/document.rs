@@ -1,6 +1,6 @@
-//! What all operations of the OpenAPI document share, so that each handler states only what is its own: names that are
-//! unique, parameters of the address, descriptions, which bodies may be left out, the token, and the problem that every
-//! refusal is.
+//! The parts that all operations of the OpenAPI document share, so that each handler states only its own: unique names,
+//! parameters of the address, descriptions, which bodies may be left out, the token, and the problem document of every
+//! refusal.
 
 use utoipa::openapi::{
     Components, ContentBuilder, OpenApi, Ref, RefOr, Required, ResponseBuilder, SecurityRequirement,

@@ -51,7 +51,7 @@ pub(super) struct NewFork {
     with: Option<serde_json::Value>,
     /// With `at_await`: or it fails with this error.
     with_error: Option<AwaitError>,
-    /// What becomes of its effects: `suppress`, `sandbox`, `recorded`, `recorded-then-live` or `live`, as the table of this
+    /// The policy for its effects: `suppress`, `sandbox`, `recorded`, `recorded-then-live` or `live`, as the table of this
     /// operation says. If it is not given: `suppress`; but `sandbox` for a fork of a sandbox, and `recorded` for one of a
     /// recorded fork. Another policy than `sandbox` for a fork of a sandbox is refused with `FORK_SANDBOXED`.
     effects: Option<String>,
@@ -134,8 +134,8 @@ pub(super) struct AnswerOf {
     params: Option<serde_json::Value>,
     /// `ok` if it is not given.
     status: Option<AnswerStatus>,
-    /// What the program gets with the receipt: as the adapter of the kind would give it, with bytes as `{"$bytes": "hex"}`. Null if
-    /// nothing is said.
+    /// The payload of the receipt, in the form that the adapter of the kind would give it, with bytes as `{"$bytes": "hex"}`. Null if
+    /// it is not given.
     #[serde(default)]
     payload: serde_json::Value,
 }

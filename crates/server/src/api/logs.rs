@@ -69,7 +69,7 @@ impl Line {
     }
 }
 
-/// What the program of a world logged last, oldest first: up to 128 KiB are kept for each world. Asked for `text/event-stream`, it continues
+/// The last lines that the program of a world logged, oldest first: up to 128 KiB are kept for each world. Asked for `text/event-stream`, it continues
 /// with each line that is logged; `Last-Event-ID` takes it up where it broke off.
 #[utoipa::path(
     get, path = "/v1/u/{universe}/worlds/{world}/logs", operation_id = "world_logs", tag = "logs", params(LogParams),

@@ -154,7 +154,7 @@ pub(super) struct ProgramState {
     bytes: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
-    /// What the program says about itself, as a manifest that can be stored as it is, or changed first. Asked for by name: the
+    /// The program's own description, as a manifest that can be stored as it is, or changed first. If it was asked for by name: the
     /// manifest that the name stands for.
     #[serde(skip_serializing_if = "Option::is_none")]
     manifest: Option<serde_json::Value>,

@@ -58,7 +58,7 @@ pub(super) struct Usage {
     quotas: BTreeMap<&'static str, UsedQuota>,
 }
 
-/// What a universe occupies. It is counted again for each request, with one read per object, segment and world.
+/// The space that a universe occupies. It is counted again for each request, with one read per object, segment and world.
 #[utoipa::path(get, path = "/v1/u/{universe}/usage", tag = "space", responses((status = 200, body = Usage)))]
 pub(super) async fn usage(UniverseScope { universe, .. }: UniverseScope<READ>) -> Result<Json<Usage>, Problem> {
     let plane = universe.plane();

@@ -82,7 +82,7 @@ impl From<&OpenIntent> for Open {
     }
 }
 
-/// What the record at a height changed, and what was open after it. The world is replayed from its nearest snapshot; it goes on meanwhile.
+/// The changes of the record at a height, and the effects and timers open after it. The world is replayed from its nearest snapshot; it runs on meanwhile.
 #[utoipa::path(
     get, path = "/v1/u/{universe}/worlds/{world}/steps/{height}", tag = "state", params(StepParams),
     responses((status = 200, body = Step)),

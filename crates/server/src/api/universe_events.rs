@@ -41,8 +41,8 @@ pub(super) struct ChangedWorld {
     name: Option<String>,
 }
 
-/// What changes in a universe, and which worlds, as server-sent events, at most one in a second. The first event names everything, so that a reader looks once when it
-/// connects, and again when it reconnects: events are not kept. A stream ends after a while.
+/// The changes in a universe and the worlds that changed, as server-sent events, at most one per second. The first event names everything, so that a reader
+/// looks once when it connects, and again when it reconnects: events are not kept. A stream ends after a while.
 #[utoipa::path(
     get, path = "/v1/u/{universe}/events", operation_id = "universe_events", tag = "universes",
     responses((status = 200, description = "Each event is named `changed`, with this as its data", body = Changes, content_type = "text/event-stream")),

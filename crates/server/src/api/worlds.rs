@@ -194,8 +194,8 @@ impl World {
     }
 }
 
-/// What a world does: a live one may be paused. Of a world of an older version only the journal says so: where that cannot be read, because it is
-/// damaged or the world is deleted meanwhile, all else is told, so that one world does not hide the others from a list.
+/// The state of a world. A live one may be paused; of a world of an older version only the journal says so. Where the journal cannot be read, because it
+/// is damaged or the world is deleted meanwhile, the state is `live`, so that one world does not hide the others from a list.
 async fn state_of(universe: &Universe, world: WorldId, meta: &WorldMeta) -> String {
     let listed = meta.listed_state();
     let is_paused = listed == ListedState::Live

@@ -56,7 +56,7 @@ pub struct ShellSection {
     pub backoff_ms_max: u64,
     /// The longest sleep between two polls.
     pub idle_ms_max: u64,
-    /// What a shell does after a non-retryable failure: `dead_letter` continues with the next message, `stop` stops the shell, `escalate`
+    /// The reaction of a shell to a non-retryable failure: `dead_letter` continues with the next message, `stop` stops the shell, `escalate`
     /// drains and ends the process. The message becomes a dead letter in any case.
     #[schema(value_type = String)]
     pub on_non_retryable: OnNonRetryable,

@@ -1,7 +1,7 @@
 //! Children of worlds: what there is, spawn, cancel, events and budgets (`docs/guides/children.md`).
 //!
-//! What changes something is recognized by its `client_request_id`, or by the header `Idempotency-Key`, which is the same: sent again it answers
-//! the same, and with another payload it is refused.
+//! A change is recognized by its `client_request_id`, or by the header `Idempotency-Key`, which means the same. Sent again, it gets the same answer;
+//! with another payload it is refused.
 
 mod events;
 mod tasks;
