@@ -10,8 +10,8 @@ use std::{
 
 macro_rules! metrics {
     ($($variant:ident = $name:literal, $unit:literal, $meaning:literal;)*) => {
-        /// What is counted. Counters end in `_total` and only rise; those whose name ends in `_max` keep the largest value
-        /// seen; all others say how it is now.
+        /// The metrics. Counters end in `_total` and only rise; those whose name ends in `_max` keep the largest value
+        /// seen; all others are gauges of the current value.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Metric {
             $(#[doc = $meaning] $variant,)*

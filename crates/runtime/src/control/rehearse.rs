@@ -79,8 +79,8 @@ impl fmt::Display for DivergingFunction {
 }
 
 impl<P: Plane> Ops<P> {
-    /// What an upgrade finds out before it is sent: whether worlds may run the manifest, whether it can be run, and whether it
-    /// would treat what is open differently.
+    /// The checks of an upgrade before it is sent: whether worlds may run the manifest, whether it can be run, and whether it
+    /// would treat open work differently.
     pub async fn rehearse_upgrade(&self, world: WorldId, candidate: Hash) -> Result<Rehearsed, RuntimeError> {
         lifecycle::require_registered(&self.plane, self.universe, candidate).await?;
         self.check_manifest(candidate).await?;

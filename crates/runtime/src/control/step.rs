@@ -42,7 +42,7 @@ pub struct StepQuestion<'q> {
 }
 
 impl<P: Plane> Ops<P> {
-    /// What the record at a height changed, and what was open after it. One replay from the nearest snapshot, without a lease.
+    /// The changes of the record at a height, and the effects and timers open after it. One replay from the nearest snapshot, without a lease.
     pub async fn world_step(
         &self,
         world: WorldId,

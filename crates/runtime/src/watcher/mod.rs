@@ -1,6 +1,6 @@
 //! The watcher: looks at the holders of a pool's leases from outside, and revokes and reclaims by the pool's policy.
 //!
-//! What it finds is first on record as evidence, then it sends `revoke`, and, when the delay of the policy has passed, `reclaim`. All three are
+//! Its findings are first recorded as evidence, then it sends `revoke`, and, when the delay of the policy has passed, `reclaim`. All three are
 //! ordinary commands of the pool, under operation ids that follow from the lease: two watchers, or one that crashed and repeats itself, have
 //! one result.
 //!

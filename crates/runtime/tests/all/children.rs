@@ -447,8 +447,8 @@ fn a_contradiction_that_a_change_of_a_child_finds_holds_the_parent() {
     }
 }
 
-/// What executors that run at the same time leave on record, apart from when: all events without their times, in the order of each child; how each child
-/// ended; and the counters.
+/// The records of executors that run at the same time, except for times: the events of each child in their order, the budget totals of each world, and
+/// the number of dispatches of each process.
 struct Left {
     events: BTreeMap<String, Vec<String>>,
     totals: Vec<(WorldId, Lane, u64)>,
@@ -523,7 +523,7 @@ fn executors_at_the_same_time_leave_the_same_events_codes_and_counters_in_every_
     assert!(splits.len() > 1, "the executors share the work otherwise from run to run: {splits:?}");
 }
 
-/// What a spawn costs does not grow with the parents whose children run or wait for somebody else.
+/// The cost of a spawn does not grow with the parents whose children run or wait for somebody else.
 #[test]
 fn a_spawn_makes_the_executor_look_at_its_own_parent_and_passes_over_the_others() {
     let operations = |others: u64| {

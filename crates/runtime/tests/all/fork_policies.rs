@@ -1,4 +1,4 @@
-//! What each fork policy does with open effects, new effects, messages and timers.
+//! The treatment of open effects, new effects, messages and timers by each fork policy.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -92,7 +92,7 @@ async fn receipts(rig: &Rig, world: u64) -> Vec<Receipt> {
     bodies(rig, world).await.into_iter().filter_map(receipt).collect()
 }
 
-/// What receipts say: who answered, how, and the code if they carry one.
+/// Receipts as texts: the adapter that answered, the status, and the code if there is one.
 fn said(receipts: &[Receipt]) -> Vec<String> {
     let said = |receipt: &Receipt| {
         let Payload::Inline(bytes) = &receipt.payload else { panic!("inline") };
@@ -370,7 +370,7 @@ async fn inherits_from(rig: &Rig, child: u64) -> Option<u64> {
     ops(rig).describe_world(world_id(child)).await.unwrap().meta.inherits_from
 }
 
-/// What was answered or queued of what a fork inherited.
+/// The number of inherited effects of a fork that were answered or queued.
 async fn inherited(rig: &Rig, child: u64) -> usize {
     let mut child_host = host(rig, child).await;
     turns(&mut child_host).await.unwrap();
@@ -410,7 +410,7 @@ fn what_is_inherited_beyond_one_transaction_is_published_by_the_creator_or_by_th
     }
 }
 
-/// What a sandbox has read of its parent is not read again because the sandbox rested for a while.
+/// A sandbox that rested for a while does not read the records of its parent again that it had read before.
 #[test]
 fn a_sandbox_that_comes_back_reads_only_what_its_parent_added() {
     /// The records of a turn of the parent are one item.

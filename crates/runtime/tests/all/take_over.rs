@@ -1,4 +1,4 @@
-//! What an operator asks of a world from a process that does not run it: also while another process holds the world, and whatever crashes meanwhile.
+//! Commands of an operator to a world from a process that does not run it: also while another process holds the world, and whatever crashes meanwhile.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 

@@ -43,7 +43,7 @@ fn a_failure_is_retried_with_growing_waits_and_then_becomes_a_dead_letter() {
     assert_eq!(logged.lock().iter().filter(|kind| **kind == LogKind::Requeued).count(), 6);
 }
 
-/// What was sent with a delay was given up after four attempts, although its sender was told that it will arrive.
+/// Once a delayed message was given up after four attempts, although its sender had been promised delivery.
 #[test]
 fn a_delivery_is_tried_for_as_long_as_a_timer_is() {
     let rig = Rig::new(1);

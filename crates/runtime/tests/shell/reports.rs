@@ -1,4 +1,4 @@
-//! What a shell counts, times and logs.
+//! Counters, timings and log events of a shell.
 
 use crate::{SECOND, id, send, start, start_with};
 use mundi_model::Code;

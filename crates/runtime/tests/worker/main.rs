@@ -65,7 +65,7 @@ fn send(rig: &Rig, world: u64, scripts: u64) {
     rig.executor.block_on(async move { sending.send(world_id(world), inputs).await.unwrap() });
 }
 
-/// What a world has come to, whoever holds it: replayed from its journal.
+/// The number of events that a world has taken, whoever holds it: replayed from its journal.
 fn taken_of(rig: &Rig, world: u64) -> u64 {
     let looking = rig.clone();
     let held = rig.executor.block_on(async move {

@@ -1,4 +1,4 @@
-//! What stays in memory and what does not: idle worlds, the memory budget, leases and snapshots.
+//! Residency of worlds in memory: idle worlds, the memory budget, leases and snapshots.
 
 use crate::{SECOND, hints, rig_with, send, start, start_with, taken_of, taken_of_unleased};
 use mundi_runtime::{

@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 const DAY_NS: u64 = 86_400_000_000_000;
 
-/// What one look of a timer worker costs over this many timers that are not due: operations, and items it was handed.
-/// All that a worker holds of a timer is what a range gives it, so this is also its memory.
+/// The cost of one look of a timer worker over this many timers that are not due: operations, and items it was handed.
+/// A worker holds of a timer only the item that a range gives it, so this is also its memory.
 fn look(pending: u64) -> (u64, u64) {
     block_on(async {
         let store = Fixture::new(Probe::new(Memory::new()), 1).await.unwrap();

@@ -146,7 +146,7 @@ impl Counted {
 }
 
 impl Counts {
-    /// What the universe holds, as far as it is known: of a count that is old, only if another one is in progress.
+    /// The amounts that the universe holds, counted again if the last count is old. The old count is returned only while another one is in progress.
     pub(crate) async fn current<F>(
         &self,
         now_ns: impl Fn() -> u64,

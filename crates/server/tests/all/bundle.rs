@@ -429,7 +429,7 @@ async fn an_object_that_nothing_refers_to_or_that_hides_what_it_needs_is_refused
     assert_eq!(prove(&hidden).unwrap_err().code(), Code::BundleInvalid);
 }
 
-/// What compresses to nothing is stored as it is: whatever a world holds, its bundle can be read.
+/// Data that compresses to almost nothing is stored uncompressed: whatever a world holds, its bundle can be read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_world_of_zeros_moves_and_a_file_that_expands_to_a_gigabyte_does_not() {
     let (home, abroad) = (folder().await, folder().await);

@@ -1,4 +1,4 @@
-//! What is unfit for a fleet is told, each thing by its name.
+//! The checkup reports each property of a database that is unfit for a fleet by its name.
 
 #![cfg(feature = "postgres")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]

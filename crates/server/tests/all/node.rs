@@ -27,7 +27,7 @@ async fn in_memory() -> (Node, Arc<Universe>) {
     (node, universe)
 }
 
-/// What is under a key of a `kv` world, once it is there.
+/// The value under a key of a `kv` world, as soon as there is one.
 async fn eventually(universe: &Universe, world: mundi_model::WorldId, key: &str) -> Value {
     for _ in 0..500 {
         // `put` says what was there before; the key of the probe is another one, so nothing is disturbed.

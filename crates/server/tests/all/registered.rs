@@ -1,4 +1,4 @@
-//! What worlds of an embedded node may run, and which folders a node refuses.
+//! Manifests that worlds of an embedded node may run, and folders that a node refuses.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 

@@ -117,7 +117,7 @@ impl Bench {
         (world, object)
     }
 
-    /// What engine and object store occupy.
+    /// The bytes that engine and object store occupy.
     async fn bytes(&self) -> (u64, u64) {
         let mut stored = 0;
         self.objects.list(&"".into(), |meta| stored += meta.size).await.unwrap();

@@ -1,4 +1,4 @@
-//! Whose turn it is, and what becomes of items that wait.
+//! The order in which worlds get turns, and the fate of items that wait.
 
 use super::*;
 use crate::delivery::local::{Acknowledgement, Awaits, Taken};
