@@ -29,7 +29,7 @@ pub enum Source {
 /// The reads and writes that a transaction expects. Every part is a hint: a plan that is wrong costs time and nothing else.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReadPlan {
-    /// What it reads, whatever it finds. What is planned and never read is nothing that the commit depends on. Engines take up to
+    /// The reads that it makes, whatever it finds. The commit does not depend on a read that is planned and never made. Engines take up to
     /// [`PLANNED_READS_MAX`](mundi_model::limits::PLANNED_READS_MAX) and pass over the rest.
     pub reads: Vec<Read>,
     /// Prefixes of keys that it writes and that this process will read soon, so that their values stay in the cache.

@@ -122,7 +122,7 @@ fn one_story(seed: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// What the engine holds, if that is what was acknowledged, with or without the last commit with an unknown result.
+/// The contents of the engine, if they are the acknowledged commits, with or without the last one whose result is unknown.
 fn settled(engine: &Embedded, state: &State, open_ends: &[State]) -> Result<State, String> {
     let found = contents(engine);
     if found == *state || open_ends.contains(&found) {

@@ -37,7 +37,7 @@ async fn get(engine: &FoundationDb, key: &str) -> Result<Option<Bytes>, EngineEr
     engine.begin().await?.get(key.as_bytes()).await
 }
 
-/// What became of many adds.
+/// The outcomes of many adds.
 #[derive(Debug, Default)]
 struct Counted {
     acknowledged: u64,
@@ -60,7 +60,7 @@ async fn count(engine: FoundationDb, done: Arc<AtomicBool>) -> Counted {
     counted
 }
 
-/// What was acknowledged is there, what was refused is not, and what is unknown may be.
+/// Acknowledged adds are in the counter, refused ones are not, and those with an unknown result may be.
 async fn is_in_bounds(engine: &FoundationDb, counted: &Counted) {
     let value = eventually(async || get(engine, "count").await).await.expect("a counter");
     let sum = u64::from_le_bytes(value[..].try_into().unwrap());

@@ -1,4 +1,4 @@
-//! What a step, a replay, a snapshot, a diff and a cold start cost.
+//! The cost of a step, a replay, a snapshot, a diff and a cold start.
 //!
 //! `cargo run --profile dist -p mundi-kernel --example kernel_bench -- --format table`
 //!
@@ -298,7 +298,7 @@ fn run(world: &mut World, objects: &dyn Objects, arrivals: &[Arrival]) -> Vec<Ve
     journal
 }
 
-/// What the counter does, with a map for cells and nothing else.
+/// The counter's work, with a map for cells and nothing else.
 fn bare_closure(arrivals: &[Arrival]) {
     let mut cells: BTreeMap<String, Vec<u8>> = BTreeMap::new();
     let mut handle = |_: &Arrival| {

@@ -184,7 +184,7 @@ impl<'a> StepHost<'a> {
         Ok(())
     }
 
-    /// What a program says beside a message. (The headers of a message are bounded where they arrive: programs of before could
+    /// Checks the options that a program gives beside a message. (The headers of a message are bounded where they arrive: earlier programs could
     /// send more.)
     fn check_options(&mut self, options: &SendOptions<'_>) -> Result<(), Stop> {
         if let Some(correlation_id) = options.correlation_id {

@@ -262,8 +262,8 @@ impl Trial {
         taken
     }
 
-    /// What the candidate replies to a message, whether or not it could take over; nothing of the step is kept. The outer error is no answer
-    /// of the candidate; the inner one is why its step failed.
+    /// The candidate's reply to a message, whether or not it could take over; nothing of the step is kept. The outer error is no answer
+    /// of the candidate; the inner one is the reason why its step failed.
     pub fn ask(
         &mut self,
         objects: &dyn Objects,

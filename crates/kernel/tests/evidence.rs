@@ -1,4 +1,4 @@
-//! What is written as evidence satisfies the schemas under `spec/`, and what lacks its detail does not.
+//! Evidence as it is written satisfies the schemas under `spec/`; evidence without its detail does not.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -33,8 +33,8 @@ pub trait Protocol: Sync {
         Source::OwnSnapshot
     }
 
-    /// What it reads as long as nothing is wrong, whatever it finds. Reads that depend on others are
-    /// [prefetched](Transaction::prefetch) by `run`. A test compares it with what is really read (`tests/all/read_plans.rs`).
+    /// The reads that it makes as long as nothing is wrong, whatever it finds. Reads that depend on others are
+    /// [prefetched](Transaction::prefetch) by `run`. A test compares the plan with the actual reads (`tests/all/read_plans.rs`).
     fn read_plan(&self) -> ReadPlan {
         ReadPlan::default()
     }

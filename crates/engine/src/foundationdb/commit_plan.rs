@@ -64,7 +64,7 @@ mod tests {
 
     type Map = BTreeMap<Bytes, Bytes>;
 
-    /// What a cluster does with a plan.
+    /// Applies a plan as a cluster does.
     fn apply(mutations: &[Mutation], stamp: Stamp, map: &mut Map) {
         for mutation in mutations {
             match mutation.clone() {

@@ -41,7 +41,7 @@ impl Keyspace {
         stored.strip_prefix(&self.data[..]).map(Bytes::copy_from_slice)
     }
 
-    /// What the client is given to make a key with a stamp: the key with room for the stamp, and where the room begins (four bytes,
+    /// The client's input for a key with a stamp: the key with room for the stamp, and the offset of the room (four bytes,
     /// little-endian), which the client takes off.
     pub(super) fn stamped(&self, prefix: &[u8], suffix: &[u8]) -> Bytes {
         let place = self.data.len() + prefix.len();

@@ -4,7 +4,7 @@
 //! nanoseconds since 1970, kept by the cluster's operation MAX. A process reads it and publishes its own corrected time, one after the other, at
 //! regular intervals. A process whose machine is behind learns by how much: the fleet follows the fastest clock, and time never goes back.
 //!
-//! What is read is as old as the last publication of the fastest process, so the correction of a slow one is short by up to an interval at
+//! The time that is read is as old as the last publication of the fastest process, so the correction of a slow one is short by up to an interval at
 //! first, and comes closer with every reading, because the largest difference holds.
 
 /// How often a process reads and publishes.

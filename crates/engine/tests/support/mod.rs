@@ -1,4 +1,4 @@
-//! What the test binaries share: a subject that runs tasks on threads, and how to prove a property on it.
+//! Code that the test binaries share: a subject that runs tasks on threads, and the proof of a property on it.
 
 #![allow(dead_code, reason = "each test binary takes what it needs")]
 #![allow(clippy::expect_used, clippy::print_stdout, reason = "tests fail and speak this way")]

@@ -20,7 +20,7 @@ const WRITERS: u8 = 4;
 const COMMITS: u8 = 60;
 const QUEUE: &[u8] = b"q/";
 
-/// What one of the processes does. In a process that was not started by [`stamps_of_processes_rise`] it does nothing.
+/// The work of one of the processes. In a process that was not started by [`stamps_of_processes_rise`] it does nothing.
 pub(crate) async fn write_if_started<E: Engine>(open: impl AsyncFn(String) -> E) {
     let (Ok(place), Ok(number)) = (std::env::var(PLACE), std::env::var(NUMBER)) else { return };
     let (engine, number): (_, u8) = (open(place).await, number.parse().unwrap());

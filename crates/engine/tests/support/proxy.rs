@@ -14,7 +14,7 @@ use tokio::{
     sync::watch,
 };
 
-/// What happens to a message of the client.
+/// The fate of a message of the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(dead_code, reason = "each test takes what it needs")]
 pub(crate) enum Act {

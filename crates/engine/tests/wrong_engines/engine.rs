@@ -26,7 +26,7 @@ pub(crate) struct Wrong {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// What transactions of a wrong engine have in common.
+/// The state that transactions of a wrong engine share.
 #[derive(Default)]
 pub(crate) struct Shared {
     pub(crate) next_stamp: AtomicU64,
@@ -37,7 +37,7 @@ pub(crate) struct Shared {
     pooled: Mutex<Option<MemoryTransaction>>,
     /// The snapshot of the last planned transaction.
     planned: Mutex<Option<MemoryTransaction>>,
-    /// What dropped transactions had written.
+    /// The writes of dropped transactions.
     pub(crate) dropped: Mutex<Vec<Write>>,
     deaf: AtomicBool,
 }

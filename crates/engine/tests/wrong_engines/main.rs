@@ -78,7 +78,7 @@ fn tried(fault: Fault, name: &str) -> Proof {
     pollster::block_on(property(name).prove(&WrongSubject::new(fault)))
 }
 
-/// What is left to say against the suite: this property does not notice this fault.
+/// The complaint about the suite if this property does not notice this fault.
 fn missed(fault: Fault, name: &str) -> Option<String> {
     for _ in 0..ATTEMPTS {
         match tried(fault, name) {

@@ -6,7 +6,7 @@ fn compile(schema: &Value) -> BoundedSchema {
     BoundedSchema::compile(schema).unwrap()
 }
 
-/// What the step-by-step check says, and what it took.
+/// The result of the step-by-step check, and its work.
 fn evaluate(schema: &Value, value: &Value, max: u64) -> (Result<bool, Exceeded>, u64) {
     let mut work = Work::new(max);
     let answer = evaluate::is_valid(&Arena::compile(schema).unwrap(), value, &mut work);

@@ -101,7 +101,7 @@ fn hash_seed() -> u64 {
     std::hash::BuildHasher::hash_one(&state, 0)
 }
 
-/// What a process with so many threads reports: its results, and who it was.
+/// The report of a process with so many threads: its results, and its identity.
 fn process(path: &Path, threads: usize) -> (Vec<String>, String) {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "determinism::child", "--ignored", "--nocapture"])

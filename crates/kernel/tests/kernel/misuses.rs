@@ -1,4 +1,4 @@
-//! What the kernel refuses, and with which code: the table of misuses that the test worlds of the SDKs are held to, too.
+//! Refusals of the kernel and their codes: the table of misuses that the test worlds of the SDKs must refuse, too.
 
 use crate::rig::{UNIVERSE, WORLD};
 use mundi_kernel::{

@@ -31,7 +31,7 @@ fn line() -> impl Strategy<Value = String> {
     ]
 }
 
-/// What a driver does in a turn: run scripts, answer the oldest intent, fire the first timer.
+/// An action of a driver in a turn: run scripts, answer the oldest intent, fire the first timer.
 #[derive(Debug, Clone)]
 enum Act {
     Scripts(Vec<Vec<String>>),

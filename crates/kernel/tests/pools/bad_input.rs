@@ -1,4 +1,4 @@
-//! What a pool refuses: with a reason, and with nothing changed.
+//! Refusals of a pool: each has a reason, and changes nothing.
 
 use crate::rig::{Pool, SHARD, client, holder, new_resource, operation, resource};
 use mundi_kernel::lease_kernel::{

@@ -1,4 +1,4 @@
-//! What a command costs does not grow with the pool.
+//! The cost of a command does not grow with the pool.
 
 use crate::rig::{Pool, UNIVERSE, holder, new_resource, resource};
 use mundi_kernel::{

@@ -56,7 +56,7 @@ struct Waiting {
     ttl: u64,
 }
 
-/// What is removed when its time is over.
+/// An entry that is removed when its time is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Ending {
     Lease(LeaseId),

@@ -30,7 +30,7 @@ impl Dice {
     }
 }
 
-/// What clients know: leases and tickets that they were given, and operations that they may send again.
+/// The knowledge of clients: leases and tickets that they were given, and operations that they may send again.
 #[derive(Default)]
 struct Known {
     leases: Vec<(LeaseId, u128, u64)>,

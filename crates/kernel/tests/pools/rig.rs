@@ -70,7 +70,7 @@ pub(crate) fn new_resource(n: u128, labels: &[&str]) -> NewResource {
     NewResource { resource_id: resource(n), name: None, labels }
 }
 
-/// What a step of the world came to.
+/// The result of a step of the world.
 pub(crate) struct Stepped {
     pub(crate) output: TurnOutput,
     pub(crate) height: Height,

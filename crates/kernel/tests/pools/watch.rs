@@ -1,4 +1,4 @@
-//! What watchers leave on record.
+//! The records of watchers: evidence on a lease, and the delay of a revoke.
 
 use crate::rig::Pool;
 use mundi_kernel::lease_kernel::command::Command;

@@ -81,7 +81,7 @@ fn shape(what: &str) -> Refused {
     (Code::JsonMalformed, format!("`{what}` is missing or is not what it should be"))
 }
 
-/// What every event says. The number and the run of a dispatch are there both or not at all: a child that was never leased has none.
+/// Checks the fields of every event. The number and the run of a dispatch are both present or both absent: a child that was never leased has none.
 fn check_detail(stream: &str, detail: &Value) -> Result<(), Refused> {
     let text = |name: &str| detail[name].as_str().filter(|text| !text.is_empty()).ok_or_else(|| shape(name));
     if stream != format!("child:{}", text("child_id")?) {

@@ -72,7 +72,7 @@ pub enum Input {
 }
 
 impl Input {
-    /// What names the content of an event: its schema, its value and its key, wherever and however often it is sent. `None`
+    /// The hash that identifies the content of an event (its schema, value and key), wherever and however often it is sent. `None`
     /// for everything that is not an event.
     pub fn event_hash(&self) -> Option<Hash> {
         let Self::Event { schema, value, key } = self else { return None };

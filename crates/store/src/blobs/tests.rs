@@ -49,7 +49,7 @@ fn bytes(size: usize) -> Bytes {
     Rng::new(size as u64).bytes(size).into()
 }
 
-/// What a put is made of, in the shapes that take different paths.
+/// The form of a put; each takes a different path.
 #[derive(Debug, Clone, Copy)]
 enum Shape {
     Inline,

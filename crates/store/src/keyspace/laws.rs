@@ -48,7 +48,7 @@ pub(crate) fn payloads() -> impl Strategy<Value = Payload> {
     ]
 }
 
-/// What is written is read, and whatever else lies there is damage: never a panic, never a guess.
+/// A written value is read back, and bytes that encode no value are damage: never a panic, never a guess.
 pub(crate) fn value_survives<V>(family: Family, value: &V, noise: &[u8]) -> Result<(), TestCaseError>
 where
     V: for<'b> Decode<'b, ()> + Encode<()> + PartialEq + Debug,

@@ -1,4 +1,4 @@
-//! What the sweep may take, what it must not, and what happens when it meets a put.
+//! Objects that the sweep may and may not take, and its races with puts.
 
 use super::{GRACE_MIN, SweepConfig, SweepReport, Swept, sweep, usage, walk::walk};
 use crate::{

@@ -111,7 +111,7 @@ async fn keys(store: &Store, family: Family) -> usize {
     contents.keys().filter(|key| Parts::of(key).is_some_and(|parts| parts.family == family)).count()
 }
 
-/// What is left of an effect that is over.
+/// Whether nothing is left of an effect that is over.
 async fn is_gone(store: &Store) -> bool {
     let families =
         [Family::OpenCall, Family::EffectPending, Family::EffectRetry, Family::EffectInflight, Family::EffectAttempt];
@@ -137,7 +137,7 @@ fn claim_calls(store: &Store, token: u8) -> ClaimEffects {
     }
 }
 
-/// What an adapter does with a call whose deadline is over.
+/// Times out a call, as an adapter does after its deadline.
 async fn time_out(store: &Store, claim: EffectClaim) -> Failed {
     let failure = Failure { code: Code::CallTimeout, reason: "no reply".into(), repeat: Repeat::Never };
     let (now_ns, adapter) = (store.clock.now_ns(), "call".to_owned());
@@ -309,7 +309,7 @@ fn operators_bring_a_call_forward_cancel_and_answer_it() {
     });
 }
 
-/// What is noted of a caller goes with the name of its call, once the effect is over; and neither before.
+/// The note of a caller is removed with the name of its call, once the effect is over; and neither before.
 #[test]
 fn what_is_noted_of_a_caller_goes_with_the_name_of_its_call() {
     block_on(async {

@@ -12,7 +12,7 @@ use pollster::block_on;
 
 type Store = Fixture<Probe<Memory>>;
 
-/// What each action on one world asks of the engine.
+/// The engine operations of each action on one world.
 async fn one_of_each(store: &Store, number: u64) -> Vec<(&'static str, Counts)> {
     let world = world_id(number);
     let mut costs = Vec::new();

@@ -211,7 +211,7 @@ fn intervene_in_effects() {
 }
 
 /// An operator answers a pending effect, a claimed one, one in a slot of its world's process, and one that is in no queue.
-/// What a lost commit left is found by the same answer, given again.
+/// After a lost commit the same answer, given again, finds the state that the commit left.
 #[test]
 fn answer_effects_by_hand() {
     let setup = async |store: &Store| {

@@ -48,7 +48,7 @@ fn commit_turn() {
     survives(on_the_heap, live_with_items, act, everything);
 }
 
-/// What a worker makes of one item: an effect, a timer, the cancellation of the turn before, a reply.
+/// The turn that a worker makes of one item: an effect, a timer, the cancellation of the turn before, a reply.
 pub(crate) async fn turn(store: &Store, fence: Fence) -> Result<Option<CommitTurn>, StoreError> {
     let input = store.read_turn(fence).await?;
     let Some(item) = input.items.first() else { return Ok(None) };

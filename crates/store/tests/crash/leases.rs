@@ -39,7 +39,7 @@ async fn probation(store: &Store, fence: Fence) -> Result<Option<Probation>, Sto
     Ok(cbor::decode::<Lease>(&found[lease::key(fence.universe, fence.world).as_bytes()]).unwrap().probation)
 }
 
-/// Whoever comes after a holder that never released the world counts that one end and no other, however often its own commit is repeated.
+/// The holder after one that never released the world counts that one end and no other, however often its own commit is repeated.
 #[test]
 fn acquire_a_lease_that_was_never_released() {
     let setup = async |store: &Store| {

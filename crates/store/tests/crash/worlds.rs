@@ -59,7 +59,7 @@ fn archive_a_world_and_bring_it_back() {
     }
 }
 
-/// Who put it on hold and did not hear so finds the lease gone, and the world on hold.
+/// A worker that put a world on hold and got no answer finds the lease gone, and the world on hold.
 #[test]
 fn put_a_world_on_hold_and_release_it() {
     for released in [false, true] {
@@ -272,7 +272,7 @@ fn import_a_world() {
     survives(with_content_store, async |_| world_id(7), act, everything);
 }
 
-/// Whoever lost the answer of an import must not take a world for its own that was deleted since.
+/// An import whose answer was lost must not, when it is repeated, take a world for its own that was deleted since.
 #[test]
 fn an_import_that_is_run_again_after_its_world_was_deleted_says_so() {
     block_on(async {

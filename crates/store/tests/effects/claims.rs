@@ -1,4 +1,4 @@
-//! Who has an effect, and that it is answered once.
+//! Claims of effects: one worker at a time has an effect, and it is answered once.
 
 use super::{TERMS, TTL_NS, asked, cancel, claim, complete, fail, reap, status, store};
 use mundi_engine::{Engine, Transaction};

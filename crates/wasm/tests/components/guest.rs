@@ -2,7 +2,7 @@
 
 use mundi_wasm::build::componentize;
 
-/// What a guest says about itself unless it lies: one event, one effect, one query.
+/// The description that a guest gives unless it lies: one event, one effect, one query.
 pub(crate) const OFFER: &str = r#"{"events":{"go":true},"effects":{"http.get":{}},"queries":{"ask":true}}"#;
 
 /// A guest in the making: each part has a harmless default.
@@ -15,7 +15,7 @@ pub(crate) struct Guest {
     pub(crate) handle: String,
     pub(crate) query: String,
     pub(crate) memory: &'static str,
-    /// What it does each time that it gives memory.
+    /// Instructions that it runs at each allocation of memory.
     pub(crate) giving: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! What is refused before it is compiled, and that nothing gets through by being broken.
+//! Uploads that are refused before they are compiled; a broken component is one of them.
 
 use crate::{
     guest::{Guest, counter},

@@ -1,4 +1,4 @@
-//! What awaits cost, in three languages: fuel and processor time of a durable function beside the same as a handler, within the default
+//! The cost of awaits in three languages: fuel and processor time of a durable function beside the same work in a handler, within the default
 //! limits. `MUNDI_AWAITS=10,100` measures other counts.
 
 use crate::{
@@ -33,7 +33,7 @@ fn processor_ns() -> u64 {
     stat.split(' ').next().and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-/// What a whole chain cost.
+/// The cost of a whole chain.
 struct Cost {
     fuel: u64,
     /// Of its most expensive step.

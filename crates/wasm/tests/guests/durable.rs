@@ -22,7 +22,7 @@ fn inline(value: serde_json::Value) -> Payload {
     Payload::Inline(cbor::encode(&Value::from(value)))
 }
 
-/// What happens next: mostly answers, and now and then an order, a timer or a cancellation.
+/// The next input: mostly answers, and now and then an order, a timer or a cancellation.
 fn next(director: &mut Director, world: &World) -> Input {
     let intents: Vec<_> = world.open_intents().cloned().collect();
     let timers: Vec<_> = world.timers().cloned().collect();

@@ -31,7 +31,7 @@ fn languages() -> Vec<Language> {
     named.split(',').map(|name| name.parse().unwrap()).collect()
 }
 
-/// What compilers keep stays between runs; what they lack they get, or the test says what it is.
+/// A builder whose caches stay between runs. It installs missing tools of the compilers, or the test names them.
 fn builder() -> Builder {
     let cache = std::env::var_os("MUNDI_GUESTS_CACHE").map(PathBuf::from);
     Builder {
@@ -43,7 +43,7 @@ fn builder() -> Builder {
     }
 }
 
-/// What takes minutes on a small machine says that it continues.
+/// Reports the progress of steps that take minutes on a small machine.
 #[expect(clippy::disallowed_methods, reason = "for people who wait; nothing depends on it")]
 fn tell(what: &str) {
     static BEGAN: OnceLock<Instant> = OnceLock::new();

@@ -27,7 +27,7 @@ struct Story {
     dice: Dice,
     /// The content of every acknowledged frame; version 1 is at index 0.
     acknowledged: Vec<u64>,
-    /// What may have been written as the next version.
+    /// Contents that may have been written as the next version.
     open: Vec<u64>,
     retired: u64,
     next_content: u64,

@@ -15,7 +15,7 @@ use minicbor::{Decoder, decode};
 use mundi_engine::Transaction;
 use mundi_model::{Hash, Height, UniverseId, WorldId, cbor, record::Record};
 
-/// Who wants one record reads its whole entry, so a large turn is cut into several.
+/// A read of one record reads its whole entry, so a large turn is cut into several.
 const ENTRY_BYTES_MAX: usize = 16 << 10;
 
 /// One record as it was appended.

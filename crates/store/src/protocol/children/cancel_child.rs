@@ -35,7 +35,7 @@ pub struct CancelChild {
     pub now_ns: u64,
 }
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CancelRequested {
     pub outcome: CancelOutcome,

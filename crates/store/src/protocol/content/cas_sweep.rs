@@ -90,7 +90,7 @@ pub(crate) enum Removed {
 }
 
 impl Protocol for Remove {
-    /// What became of it, and which body is to be deleted.
+    /// The result for the metadata, and the body that is to be deleted.
     type Output = (Removed, Option<Generation>);
 
     fn on_unknown(&self) -> OnUnknown {

@@ -44,7 +44,7 @@ pub(in crate::protocol) enum Held {
 }
 
 impl Held {
-    /// What [`Self::read`] reads.
+    /// The reads of [`Self::read`].
     pub(in crate::protocol) fn reads(claim: &EffectClaim) -> [Read; 3] {
         let EffectClaim { universe, queue_shard, seq, world, intent, .. } = *claim;
         let keys = [

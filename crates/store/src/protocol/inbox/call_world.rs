@@ -12,7 +12,7 @@
 //! effect open enqueues it, and its name stays for as long as the effect is open. It has exactly one receipt: reply, deadline, operator
 //! and cancellation all read and write the caller's [`effect_dedupe`], so that one of them ends the effect and the others find it ended.
 //!
-//! What a crash leaves:
+//! The state after a crash:
 //! - before 1: the claim runs out, and another attempt begins anew;
 //! - after 1, whatever dies: the effect lies among those that wait, the call in the inbox. The destination's turn answers it from any
 //!   process. If none does, the effect is claimed at its deadline, and its receipt says `timeout`;
@@ -181,7 +181,7 @@ impl CallWorld {
     }
 }
 
-/// What [`answer_caller`] reads if the call at this place came from a world.
+/// The read of [`answer_caller`] if the call at this place came from a world.
 pub(in crate::protocol) fn reads(universe: UniverseId, world: WorldId, call: InboxSeq) -> Read {
     open_call::key(universe, world, call).planned()
 }

@@ -48,8 +48,8 @@ impl InboxEnd {
         is_same.then(|| Self { version: peeked.version, ..self.clone() })
     }
 
-    /// What is left to know once a cursor is committed: that nothing is after it. `None` if the cursor has not passed all
-    /// that was read.
+    /// The end once a cursor is committed: nothing is after the cursor. `None` if the cursor has not passed all
+    /// items that were read.
     pub fn after(self, cursor: Option<InboxSeq>) -> Option<Self> {
         (self.last <= cursor).then_some(Self { last: cursor, ..self })
     }

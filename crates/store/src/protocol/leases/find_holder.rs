@@ -19,7 +19,7 @@ pub struct FindHolder {
 }
 
 impl Protocol for FindHolder {
-    /// Who, and its address.
+    /// The worker, and its address.
     type Output = Option<(WorkerId, String)>;
 
     fn on_unknown(&self) -> OnUnknown {

@@ -45,12 +45,12 @@ impl Protocol for AssignWorld {
     }
 }
 
-/// What [`read`] reads.
+/// The reads of [`read`].
 pub(in crate::protocol) fn read_plan(universe: UniverseId, world: WorldId) -> ReadPlan {
     ReadPlan::reads([world_meta::key, assignment::key].map(|key| key(universe, world).planned()))
 }
 
-/// What an assignment depends on.
+/// The state that an assignment depends on.
 pub(in crate::protocol) async fn read<T: Transaction>(
     tx: &mut T,
     universe: UniverseId,

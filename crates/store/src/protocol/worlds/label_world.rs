@@ -34,7 +34,7 @@ pub(super) fn command(change: &LabelChange, now_ns: u64) -> InboxItem {
 }
 
 impl Protocol for LabelWorld {
-    /// What they are now.
+    /// The labels after the change.
     type Output = Labels;
 
     fn on_unknown(&self) -> OnUnknown {

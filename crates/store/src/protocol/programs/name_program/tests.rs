@@ -53,7 +53,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..24)
 }
 
-/// What names mean, written down as plainly as can be.
+/// A reference model of names, as plain as can be.
 #[derive(Default)]
 struct Model {
     versions: BTreeMap<(String, u32), u8>,
