@@ -44,7 +44,7 @@ impl Scenario {
         }
     }
 
-    /// What all children together may spend: where they compete, less than they ask for.
+    /// The budget of all children together: where they compete, less than they ask for.
     const fn tokens_max(self) -> u64 {
         match self {
             Self::Dispatch | Self::Orphans => 40,

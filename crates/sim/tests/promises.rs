@@ -1,4 +1,4 @@
-//! What the documents promise is held by what they name: every test, checker and file that they speak of exists.
+//! The promises of the documents are backed by the evidence that they name: every test, checker and file that they speak of exists.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -32,7 +32,7 @@ fn sources() -> Vec<(PathBuf, String)> {
     found
 }
 
-/// What a document sets in backticks, except for its blocks of commands.
+/// The texts that a document sets in backticks; a block is one text.
 fn named(document: &str) -> Vec<String> {
     let text = fs::read_to_string(root().join(document)).unwrap();
     text.split('`').skip(1).step_by(2).map(str::to_owned).collect()

@@ -1,4 +1,4 @@
-//! What every change must survive. Longer: `cargo xtask nightly`, or `cargo run --release -p mundi-sim -- --seeds 20000 --jobs 4`.
+//! The seeds that every change must survive. Longer: `cargo xtask nightly`, or `cargo run --release -p mundi-sim -- --seeds 20000 --jobs 4`.
 
 use mundi_sim::{Faults, Summary, run_seed};
 use std::{ops::Range, process::Command};

@@ -1,4 +1,4 @@
-//! What a program says beside a message, and what it hears of one.
+//! The options that a program gives with a message, and those that it receives with one.
 
 use mundi_sdk::{Cause, Event, Failure, Origin, Outgoing, Program, SendOptions, World, testing::TestWorld};
 use serde_json::json;

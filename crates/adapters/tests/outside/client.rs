@@ -18,7 +18,7 @@ const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello";
 
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What the server does when it is asked.
+/// The behaviour of the server at a request.
 #[derive(Clone, Copy)]
 enum Does {
     Answer,
@@ -36,7 +36,7 @@ struct Server {
 }
 
 impl Server {
-    /// What it does the first time, the second time, and so on; after that it answers.
+    /// Starts a server that follows the script: one entry per request; after its end it answers.
     async fn start(script: &'static [Does]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();

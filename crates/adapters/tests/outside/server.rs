@@ -20,7 +20,7 @@ pub(crate) struct Server {
     asked: Arc<Mutex<Vec<Asked>>>,
 }
 
-/// What it answers: the status line and headers, and the body.
+/// The response to a request: the status line and headers, and the body.
 pub(crate) type Respond = fn(&Asked) -> (String, Vec<u8>);
 
 impl Server {

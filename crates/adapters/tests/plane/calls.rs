@@ -54,7 +54,7 @@ fn fields(bytes: &[u8]) -> BTreeMap<String, Value> {
     }
 }
 
-/// What the receipt of a call carried, as the world has put it into a cell.
+/// The payload of a call's receipt, as the world has put it into a cell.
 fn reply(rig: &Rig, world: WorldId, label: &str) -> Vec<u8> {
     let (ops, params) = (ops(rig), cbor::encode(&Value::Text(format!("reply/{label}"))));
     rig.executor.block_on(async move { ops.world_query(world, "cell", &params, None).await.unwrap() })
@@ -71,7 +71,7 @@ fn text(text: &str) -> Value {
     Value::Text(text.to_owned())
 }
 
-/// What entered a world, but for receipts.
+/// The events that entered a world.
 fn taken(rig: &Rig, world: WorldId) -> Vec<InboxItem> {
     let item = |body| match body {
         Body::Ingress(ingress) => Some(ingress.item),
@@ -289,7 +289,7 @@ fn a_node_that_dies_at_any_await_of_a_call_neither_loses_nor_repeats_it() {
     }
 }
 
-/// What each policy does with a call that was open at the fork, and with a new one.
+/// The treatment of a call that was open at the fork, and of a new one, by each policy.
 #[test]
 fn a_fork_makes_the_calls_that_its_policy_lets_out() {
     for (policy, inherited, new, calls) in [

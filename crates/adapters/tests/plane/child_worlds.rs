@@ -153,7 +153,7 @@ pub(crate) struct House {
     pub(crate) rig: Rig,
     /// Of the boss, the worker and the director.
     pub(crate) manifests: [Hash; 3],
-    /// What agents may use.
+    /// The adapters that agents may use.
     pub(crate) adapters: Vec<Arc<dyn Adapter>>,
 }
 

@@ -20,7 +20,7 @@ fn prepare() -> (Rig, Node, Outside) {
     (rig, node, outside)
 }
 
-/// What a dead node left behind.
+/// The state that a dead node left behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Left {
     Nothing,

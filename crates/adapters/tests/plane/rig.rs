@@ -42,7 +42,7 @@ pub(crate) fn with_worlds(seed: u64, worlds: u64) -> Rig {
     rig
 }
 
-/// What the outside saw: how often each intent was carried out.
+/// The calls that the outside saw: how often each intent was carried out.
 #[derive(Clone, Default)]
 pub(crate) struct Outside(Arc<Mutex<BTreeMap<IntentHash, u32>>>);
 

@@ -61,7 +61,7 @@ impl Whole {
     }
 }
 
-/// What a program draws at random is the same in every run of the story.
+/// Randomness that is the same in every run of the story.
 struct SameEntropy;
 
 impl Entropy for SameEntropy {

@@ -124,7 +124,7 @@ impl Upgrade {
         Ok(())
     }
 
-    /// What the server would do before it sends the upgrade. The world is given by its id, and by what people call it.
+    /// The rehearsal that the server makes before it sends an upgrade. The world is given by its id, and by the name that users see.
     async fn rehearse(&self, (world, called): (&str, &str), name: &str) -> Done {
         let at = self.server.of(&format!("worlds/{}/rehearse", escape(world)));
         match self.server.post(&at, &json!({ "program": name, "open_work": true })).await {

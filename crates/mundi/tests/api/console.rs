@@ -1,4 +1,4 @@
-//! What the console stands on: the page, who asks, counts, and steps of the past.
+//! The server's side of the console: the page, the caller's identity, counts, and steps of the past.
 
 use crate::process::Server;
 use reqwest::Method;

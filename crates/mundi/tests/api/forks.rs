@@ -17,7 +17,7 @@ async fn ask(server: &Server, world: &str, key: &str, n: u64) {
     call(server, world, "ask", &json!({ "key": key, "kind": "external.task", "params": { "n": n } })).await;
 }
 
-/// What a world holds under a key, once it holds something.
+/// The value that a world holds under a key, as soon as there is one.
 async fn found(server: &Server, world: &str, key: &str) -> Value {
     loop {
         let found = server.post(&format!("{W}/{world}/query/get"), &json!(key)).await.ok(200);

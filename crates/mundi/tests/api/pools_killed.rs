@@ -16,7 +16,7 @@ const RESOURCES: usize = 20;
 const CYCLES: usize = 4;
 const KILLS: usize = 3;
 
-/// What a client wrote down: it used a resource under a lease, from when it knew that it had it to when it stopped.
+/// One use of a resource under a lease, as its client recorded it: from when it knew that it had the resource to when it stopped.
 #[derive(Debug, Clone)]
 struct Use {
     client: usize,

@@ -10,10 +10,10 @@ use std::path::Path;
 
 const VERBS: [&str; 4] = ["read", "send", "admin", "work"];
 
-/// What an anonymous client gets.
+/// The routes that are open to an anonymous client.
 const OPEN: [&str; 2] = ["/livez", "/readyz"];
 
-/// What any token may see: counts, the names of the universes that the token is for, and what it allows.
+/// The routes that are open to any token: counts, the names of the universes that the token is for, and its rights.
 const ANY_TOKEN: [&str; 3] = ["GET /metrics", "GET /v1/universes", "GET /v1/whoami"];
 
 /// All operations of the document, with an address that names nothing which exists, except for the universe.

@@ -1,4 +1,4 @@
-//! What the process says about itself: metrics, and traces to a collector.
+//! Telemetry of the process: metrics, and traces to a collector.
 
 use crate::process::Server;
 use reqwest::Method;

@@ -1,4 +1,4 @@
-//! What a query sees of what was sent, and how to wait for it.
+//! The visibility of sent events to a query, and the ways to wait for it.
 
 use crate::{
     process::Server,

@@ -225,7 +225,7 @@ fn a_file_in_the_place_of_the_data_folder_is_told_by_its_code_and_not_touched() 
     assert_eq!(fs::read(&file).unwrap(), b"mine");
 }
 
-/// What the process asks for is up to what it is allowed.
+/// The process raises its limit of open files to the most that it is allowed.
 #[test]
 fn a_server_asks_for_as_many_open_files_as_it_is_allowed() {
     let folder = tempfile::tempdir().unwrap();

@@ -18,7 +18,7 @@ fn has_python() -> bool {
     found
 }
 
-/// What a script of an example prints when its page's command is typed; for a language, if it takes one.
+/// The output of a script of an example, run by the command on its page; for a language, if it takes one.
 fn printed(example: &str, script: &str, language: Option<&str>) -> Vec<String> {
     let page = page(&format!("examples/{example}/README.md"));
     let command = format!("sh {script}");

@@ -1,4 +1,4 @@
-//! What commands say, as a user reads it.
+//! The output of commands, as a user reads it.
 
 #![expect(clippy::disallowed_methods, reason = "a process of its own is waited for")]
 

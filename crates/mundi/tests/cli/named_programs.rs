@@ -171,7 +171,7 @@ impl Dev {
         Self { child, said }
     }
 
-    /// What it says next of this kind. A build that fails ends a wait for anything else.
+    /// Its next event of this kind. A build that fails ends a wait for anything else.
     fn next(&mut self, event: &str) -> Value {
         loop {
             let mut line = String::new();

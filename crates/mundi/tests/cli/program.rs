@@ -5,7 +5,7 @@ use std::{
     process::{Command, Output},
 };
 
-/// What a command did.
+/// The result of a command.
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(crate) code: i32,
@@ -66,7 +66,7 @@ pub(crate) fn is_as_in(name: &str, text: &str) {
     assert!(expected == text, "{} is no longer so; MUNDI_BLESS=1 writes it anew\n{text}", path.display());
 }
 
-/// What differs from run to run, by what it is: ids, hashes, moments, ports. What stands for it is as long as it was, so that
+/// Replaces values that differ from run to run: ids, hashes, moments, ports. A placeholder is as long as its value, so that
 /// columns stay where they are.
 fn redacted(text: &str) -> String {
     let mut out = String::new();

@@ -246,7 +246,7 @@ fn a_build_uses_the_projects_own_copy_of_the_sdk() {
     }
 }
 
-/// What `docs/guides/write-a-program.md` says, with the compilers that people use.
+/// The steps of `docs/guides/write-a-program.md`, with the compilers that people use.
 #[test]
 #[ignore = "needs the compilers of guests: cargo xtask guests"]
 fn a_new_project_is_tested_built_uploaded_and_called_in_every_language() {

@@ -14,7 +14,7 @@ fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
-/// What is to be typed into a shell, in a part of a page.
+/// The shell commands in a part of a page.
 pub(crate) fn commands(text: &str) -> String {
     let blocks = text.split("```sh\n").skip(1).map(|block| block.split_once("```").unwrap().0);
     blocks.collect::<Vec<_>>().join("\n")

@@ -59,7 +59,7 @@ async fn an_operator_sees_a_failure_and_mends_it() {
     follows(&server, &ask);
 }
 
-/// What is logged is printed while it is followed.
+/// Lines that a program logs are printed while its log is followed.
 fn follows(server: &Server, ask: &dyn Fn(&[&str]) -> crate::program::Done) {
     let mut follow = crate::program::mundi();
     follow.args(["--format", "json", "world", "logs", "alice", "--follow", "--url", &server.url]);
@@ -84,7 +84,7 @@ impl Drop for Guarded {
     }
 }
 
-/// What a process prints to stderr while a world of a program that logs takes one event.
+/// A world of a program that logs, and the stderr of its process while it takes one event.
 fn printed_with(filter: &str) -> (String, String) {
     let folder = tempfile::tempdir().unwrap();
     let mut command = crate::program::mundi();

@@ -1,4 +1,4 @@
-//! What must hold afterwards, read from the database itself.
+//! Invariants that must hold afterwards, read from the database itself.
 
 use crate::{
     load::Acknowledged,
@@ -238,7 +238,7 @@ enum Open {
     Wrong(String),
 }
 
-/// What became of an intent.
+/// The outcome of an intent.
 #[derive(Default)]
 struct Asked {
     kind: String,
@@ -246,7 +246,7 @@ struct Asked {
     answers: u32,
 }
 
-/// What a journal says, in its order.
+/// The contents of a journal, in its order.
 #[derive(Default)]
 struct Journal {
     /// Client and number of each `put`.

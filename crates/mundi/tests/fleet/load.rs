@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 const WORLDS: &str = "/v1/u/default/worlds";
 const CLIENTS: u64 = 8;
 
-/// What a client was told, by world: how many of its numbered events, and how many it never heard about (at most one).
+/// The acknowledgements of a client, by world: the number of its events that were acknowledged, and of those that it never heard about (at most one).
 pub(crate) type Acknowledged = BTreeMap<(String, String), (u64, u64)>;
 
 pub(crate) struct Load {
@@ -107,7 +107,7 @@ impl Client {
         told
     }
 
-    /// What it was answered, unless it was told to stop before.
+    /// The response, unless the client is told to stop before it comes.
     async fn insist(&self, path: &str, body: &Value, key: &str) -> Option<String> {
         for attempt in 0usize.. {
             let url = {

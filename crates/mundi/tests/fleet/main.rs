@@ -29,7 +29,7 @@ fn setting(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().map_or(otherwise, |text| text.parse().expect("a number"))
 }
 
-/// What goes wrong, one after the other, over and over. A worker crashes every few seconds.
+/// The faults, one after the other, over and over. A worker crashes every few seconds.
 #[derive(Debug, Clone, Copy)]
 enum Trouble {
     KillAWorldWorker,

@@ -22,7 +22,7 @@ const P: &str = "/v1/u/{universe}/pools/{pool}";
 struct Operator<'a> {
     http: reqwest::Client,
     api: &'a Member,
-    /// What was asked for, as the list of all operations names it.
+    /// The operations that were requested, as the list of all operations names them.
     asked: RefCell<BTreeSet<String>>,
 }
 
@@ -246,7 +246,7 @@ async fn lives(operator: &Operator<'_>) {
     }
 }
 
-/// What must be written under a world's lease, of one that another process runs.
+/// Operations that write under the lease of a world that another process runs.
 async fn upkeep(operator: &Operator<'_>) {
     operator.create("c", "counter").await;
     operator.call("c", "add", &json!(1)).await;
@@ -277,7 +277,7 @@ async fn upkeep(operator: &Operator<'_>) {
     assert_eq!(operator.call("c", "add", &json!(1)).await, 2_703);
 }
 
-/// What only reads takes no lease.
+/// Operations that only read take no lease.
 async fn past(operator: &Operator<'_>) {
     operator.create("p", "kv").await;
     operator.call("p", "put", &json!({ "key": "a", "value": 1 })).await;

@@ -17,7 +17,7 @@ use std::{
 
 const FOLDER: &str = "MUNDI_TEST_DEADLY_FOLDER";
 const WORLDS: &str = "worlds";
-/// What a life that ended well has found.
+/// The file in which a life that ended well leaves its findings.
 const SAID: &str = "said";
 
 struct Deadly;

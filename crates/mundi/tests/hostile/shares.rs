@@ -1,4 +1,4 @@
-//! What a universe gets of the processors beside another one that takes all it can, counted by what each got done, and queries that fail again
+//! A universe's share of the processors beside another one that takes all it can, counted by the work that each got done; and queries that fail again
 //! and again.
 
 use crate::{

@@ -42,7 +42,7 @@ struct Pool {
     owners: BTreeMap<ResourceId, LeaseId>,
     timers: BTreeMap<IntentHash, String>,
     reservations: u64,
-    /// Who got authority or lost it, by the height of the command.
+    /// The leases that got authority or lost it, by the height of the command.
     authorities: Vec<(Height, LeaseId, Option<LeaseAuthority>)>,
 }
 

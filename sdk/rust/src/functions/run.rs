@@ -21,7 +21,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-/// What the seed grows by when a function starts over, so that it draws other numbers.
+/// The amount by which the seed grows when a function starts over, so that it draws other numbers.
 const RUN_STEP: u64 = 0xd1b5_4a32_d192_ed03;
 
 /// Where something is waited for: cancelling it ends all waits in it and in those within.

@@ -66,7 +66,7 @@ struct Rate {
     _burst: u32,
 }
 
-/// What follows a failed step; a test world goes on in any case.
+/// The consequence of a failed step; a test world goes on in any case.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum OnFailure {
