@@ -1,4 +1,4 @@
-"""What a server refuses, a test world refuses, with the same code. The table is shared with the kernel and the other SDKs."""
+"""A test world refuses everything that a server refuses, with the same code. The table is shared with the kernel and the other SDKs."""
 
 import json
 import unittest
