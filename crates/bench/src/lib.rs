@@ -16,6 +16,7 @@ mod program;
 mod raw;
 mod report;
 mod runtime;
+mod scale;
 mod serving;
 mod store;
 mod suite;
@@ -82,6 +83,8 @@ enum What {
     Fleet(fleet::Settings),
     /// From `kill -9` of one process of a fleet to the next turn of each world that it held.
     Failover(fleet::FailoverSettings),
+    /// Fleets that are larger than this machine: their bounds by arithmetic, from costs that `fleet` measured. Measures nothing.
+    Scale(scale::Settings),
     /// The server that the workloads talk to: as `mundi dev`, with the program of the benches.
     #[command(hide = true)]
     Node(serving::NodeSettings),
@@ -134,6 +137,10 @@ impl BenchArgs {
             Some(What::Runtime(settings)) => runtime::run(settings),
             Some(What::Fleet(settings)) => fleet::run(settings),
             Some(What::Failover(settings)) => fleet::failover(settings),
+            Some(What::Scale(settings)) => {
+                scale::run(settings);
+                Ok(())
+            }
             Some(What::Find(settings)) => serving::find(settings, again),
             Some(What::Fill(settings)) => serving::fill(settings),
             Some(What::Node(settings)) => serving::node(settings),
