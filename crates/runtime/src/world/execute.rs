@@ -50,15 +50,24 @@ impl Execution {
     }
 
     /// Payloads of the items that are to be read from the content store first, so that no run of the steps stops for each of them. Those beyond
-    /// [`limits::TURN_PAYLOADS_BYTES_MAX`] wait, with their items, for the next turn, unless commands are looked for `ahead` of them.
-    pub(super) fn payloads_to_fetch(&mut self, world: &World, at_hand: &AtHand, has_ahead: bool) -> Vec<Hash> {
+    /// [`limits::TURN_PAYLOADS_BYTES_MAX`] wait, with their items, for the next turn. A world that is paused, or `is_held`, passes over its first
+    /// item and takes nothing but commands, wherever they stand: then only their payloads are read, and no item is left out.
+    pub(super) fn payloads_to_fetch(&mut self, world: &World, at_hand: &AtHand, is_held: bool) -> Vec<Hash> {
+        let takes_ahead = |arrival: &Arrival| match &arrival.item {
+            Arrived::Item(item) => world.takes_ahead(arrival.seq, item),
+            Arrived::Unusable { .. } => false,
+        };
+        let is_passed_over = |first: &Arrival| world.expects(first.seq) && !takes_ahead(first);
+        let only_commands = (is_held || world.is_paused()) && self.arrivals.first().is_some_and(is_passed_over);
+        let is_taken =
+            |arrival: &Arrival| if only_commands { takes_ahead(arrival) } else { world.expects(arrival.seq) };
         let (mut bytes, mut missing) = (0u64, BTreeSet::new());
         for (index, arrival) in self.arrivals.iter().enumerate() {
             let Arrived::Item(item) = &arrival.item else { continue };
-            let Some((hash, len)) = blob_of(item).filter(|_| world.expects(arrival.seq)) else { continue };
+            let Some((hash, len)) = blob_of(item).filter(|_| is_taken(arrival)) else { continue };
             bytes = bytes.saturating_add(len);
             if index > 0 && bytes > limits::TURN_PAYLOADS_BYTES_MAX {
-                if !has_ahead {
+                if !only_commands {
                     self.arrivals.truncate(index);
                 }
                 break;

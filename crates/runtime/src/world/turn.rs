@@ -4,9 +4,8 @@ use super::{
     WorldHost,
     commit::{NotCommitted, Prepared, prepare},
     execute::{Execution, fetch_payloads},
-    failures, logs,
+    failures, is_pool, logs,
     pending::Pending,
-    is_pool,
     pool_results::pool_results,
 };
 use crate::{
@@ -156,7 +155,7 @@ impl<P: Plane> WorldHost<P> {
         let items = input.pending.iter().map(|pending| &pending.item).chain(&input.ahead);
         let was_paused = world.is_paused();
         let mut execution = Execution::new(plane, world, items, budget);
-        let payloads = execution.payloads_to_fetch(world, at_hand, !input.ahead.is_empty());
+        let payloads = execution.payloads_to_fetch(world, at_hand, input.held.is_some());
         if !payloads.is_empty() {
             Box::pin(fetch_payloads(plane, fence.universe, at_hand, payloads)).await?;
         }

@@ -111,6 +111,24 @@ fn payloads_in_the_content_store_make_no_step_of_a_turn_run_twice() {
     });
 }
 
+/// The resume stands behind more bytes than one turn reads: a world that left it out would wait for ever.
+#[test]
+fn a_paused_world_finds_its_resume_behind_large_payloads() {
+    with_world(|rig, world| async move {
+        let mut host = host(&rig, world, 1).await;
+        rig.send(world, vec![control("pause")]).await.unwrap();
+        host.turn(&budget()).await.unwrap();
+        for n in 0..20 {
+            let event = script_event(&format!("put k{n} {}", "v".repeat(1_000_000)));
+            rig.send(world, vec![event]).await.unwrap();
+        }
+        assert_eq!(host.turn(&budget()).await.unwrap(), Progress::Idle);
+        rig.send(world, vec![control("resume")]).await.unwrap();
+        host.cycle(&CycleBudget { wall_ms_max: u64::MAX, ..budget() }, drop).await.unwrap();
+        assert_eq!((host.is_paused(), taken(&mut host).await.unwrap()), (false, 20));
+    });
+}
+
 /// The four budgets of a cycle (R-WORKER-2): each ends a turn, or the cycle, although items are left.
 #[test]
 fn each_budget_of_a_cycle_is_kept() {
