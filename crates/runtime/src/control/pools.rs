@@ -11,7 +11,7 @@ use mundi_kernel::lease_kernel::{
     result::{Outcome, ResultCode},
 };
 use mundi_model::{
-    Code, Hash, Height, Value, WorldId, WorldName, cbor, json, limits,
+    Code, Hash, Height, Kind, Value, WorldId, WorldName, cbor, json, limits,
     pool::{ClientId, LeaseId, OperationId, ResourceId},
     record::{InboxItem, Input, Origin, Payload, ReplyOutcome},
 };
@@ -138,9 +138,15 @@ impl<P: Plane> Ops<P> {
         taking: impl Future<Output = Result<T, RuntimeError>> + Send,
     ) -> Result<T, RuntimeError> {
         let Some(pool) = self.pool_of_world(world).await? else { return taking.await };
-        self.close_shard(world, &pool).await?;
-        let taken = taking.await;
-        if taken.is_err() {
+        let (taken, is_closed) = match self.close_shard(world, &pool).await {
+            Ok(()) => (taking.await, true),
+            // Without an answer, the command may still be carried out.
+            Err(error) => {
+                let is_closed = mundi_model::Coded::code(&error).kind() == Kind::Unavailable;
+                (Err(error), is_closed)
+            }
+        };
+        if is_closed && taken.is_err() {
             self.open_shard(world).await.unwrap_or_else(|error| {
                 tracing::warn!(%error, %pool, %world, "a shard stays closed: repeat what was refused");
             });

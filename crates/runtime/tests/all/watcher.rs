@@ -9,7 +9,7 @@ use mundi_kernel::{
         self, LeaseKernel,
         command::{Command, NewResource, Request},
         config::PoolConfig,
-        result::Outcome,
+        result::{Outcome, ResultCode},
     },
     manifest::Manifest,
     registry::native_descriptor,
@@ -47,7 +47,7 @@ struct Setting {
     pool: Pool,
     world: WorldId,
     lease: LeaseId,
-    _worlds: Node,
+    worlds: Node,
 }
 
 fn policy() -> WatchPolicy {
@@ -59,6 +59,14 @@ async fn command(ops: &Ops<TestPlane>, world: WorldId, name: &str, command: Comm
     ops.pool_command(world, &Request { operation_id, client_id, command }, TIMEOUT).await.unwrap()
 }
 
+/// A process that runs worlds.
+fn run_worlds(rig: &Rig, n: u64) -> Node {
+    let worlds = rig.executor.node();
+    let config = WorkerConfig { takes_unassigned: true, ..WorkerConfig::new(rig.universe, id(n)) };
+    WorldWorker::start(rig.on(&worlds), config, Calls::default(), Arc::new(Metrics::default()));
+    worlds
+}
+
 impl Setting {
     fn new(seed: u64) -> Self {
         let (mut rig, mut registry) = (Rig::new(seed), Registry::new());
@@ -66,9 +74,7 @@ impl Setting {
         rig.plane.registry = Arc::new(registry);
         let mut manifest = Manifest::new(program);
         lease_kernel::declare(&mut manifest);
-        let worlds = rig.executor.node();
-        let config = WorkerConfig { takes_unassigned: true, ..WorkerConfig::new(rig.universe, id(1)) };
-        WorldWorker::start(rig.on(&worlds), config, Calls::default(), Arc::new(Metrics::default()));
+        let worlds = run_worlds(&rig, 1);
         let setting = rig.clone();
         let set_up = async move {
             let (plane, universe) = (setting.plane.clone(), setting.universe);
@@ -89,7 +95,7 @@ impl Setting {
             (ops, pool, world, lease_id)
         };
         let (ops, pool, world, lease) = rig.executor.block_on(set_up);
-        Self { rig, ops, pool, world, lease, _worlds: worlds }
+        Self { rig, ops, pool, world, lease, worlds }
     }
 
     fn set(&self, policy: Option<WatchPolicy>) {
@@ -196,4 +202,24 @@ fn a_policy_that_is_taken_away_stops_a_watcher() {
     setting.set(None);
     setting.rig.executor.run_for(Duration::from_secs(600));
     assert_eq!(setting.lease()["state"], "active");
+}
+
+/// Nobody runs the pool's world: the command that closes it waits in the inbox, and is carried out after the archiving was refused.
+#[test]
+fn a_pool_stays_in_service_if_its_close_is_answered_too_late() {
+    let Setting { rig, ops, world, lease, worlds, .. } = Setting::new(5);
+    let (resource_id, holder_id) = (ResourceId::of_name("gpu"), Some(HolderId::of_name("ada")));
+    let release = Command::Release { lease_id: lease, holder_id, lease_epoch: 1 };
+    let releasing = ops.clone();
+    let released = rig.executor.block_on(async move { command(&releasing, world, "release", release).await });
+    assert_eq!(released.result, ResultCode::Ok);
+    worlds.crash();
+    let archiving = ops.clone();
+    let archived = rig.executor.block_on(async move { archiving.world_archive(world).await.map_err(|it| it.code()) });
+    assert_eq!(archived, Err(Code::CallTimeout));
+    let _worlds = run_worlds(&rig, 2);
+    rig.executor.run_for(Duration::from_secs(60));
+    let reserve = Command::Reserve { resource_id, holder_id, ttl_slots: 1_000 };
+    let reserved = rig.executor.block_on(async move { command(&ops, world, "again", reserve).await });
+    assert_eq!(reserved.result, ResultCode::Ok);
 }
