@@ -207,7 +207,7 @@ impl<P: Plane> WorldHost<P> {
         }
     }
 
-    /// What the turn takes: what waits in the inbox and, if that is all of it, what waits in memory. `None` if a world whose turns failed
+    /// The input of the turn: the items in the inbox and, if those are all, the items that wait in memory. `None` if a world whose turns failed
     /// has no command to take first: then it must be read again, because the look for commands leaves items out.
     async fn read(&mut self, items_max: usize) -> Result<Option<Input>, RuntimeError> {
         let (mut input, is_read) = self.read_inbox(items_max).await?;
@@ -334,10 +334,10 @@ impl<P: Plane> WorldHost<P> {
         }
     }
 
-    /// What the turn starts from. If nothing was enqueued since the inbox was drained, one key says so; head and cursor are what
-    /// this host has made them, or the commit will find out. For items that wait in memory it is enough what the engine's cache
-    /// says of that key: then the inbox is not read (`false`), and the commit asks again. (A world that was woken without such an item must
-    /// look: what it was woken for may be newer than the cache.)
+    /// The state that the turn starts from. If nothing was enqueued since the inbox was drained, one key says so; head and cursor are as
+    /// this host left them, or the commit will find out. For items that wait in memory the value of that key in the engine's cache is
+    /// enough: then the inbox is not read (`false`), and the commit checks the key again. (A world that was woken without such an item must
+    /// read the inbox: the item that it was woken for may be newer than the cache.)
     async fn read_inbox(&mut self, items_max: usize) -> Result<(TurnInput, bool), RuntimeError> {
         let (fence, bytes_max) = (self.fence, limits::TURN_BYTES_MAX);
         let mut cursor_seen = None;

@@ -388,7 +388,7 @@ fn mundi_kernel_snapshot(bytes: &Bytes) -> Hash {
     mundi_kernel::snapshot::KernelSnapshot::from_bytes(bytes).unwrap().cells().unwrap()
 }
 
-/// What a worker does in its life with a world, from the first lease to the last.
+/// The life of a world on a worker, from the first lease to the last.
 async fn life(rig: Rig, world: WorldId, scripts: u64) -> Result<(), RuntimeError> {
     rig.create(world).await?;
     let fence = rig.acquire(world, worker(1)).await?;
