@@ -6,11 +6,11 @@
 //! ```
 //! use mundi_kernel::Registry;
 //! use mundi_native::Native;
-//! use mundi_sdk::{Event, Failure, Program, World, functions::{Ctx, Done, FunctionError, Functions}};
+//! use mundi_sdk::{Event, Failure, Program, World, durable, functions::{Ctx, FunctionError, Functions}};
 //!
-//! async fn order(ctx: Ctx, cents: u64) -> Result<Done, FunctionError> {
-//!     let charge: String = ctx.effect("payment.charge", &cents).await?;
-//!     ctx.done(&charge)
+//! #[durable]
+//! async fn order(ctx: Ctx, cents: u64) -> Result<String, FunctionError> {
+//!     ctx.effect("payment.charge", &cents).await
 //! }
 //!
 //! struct Shop;
@@ -19,7 +19,7 @@
 //!     const OFFER: &'static str = r#"{"events": {"order": true}, "effects": {"payment.charge": {}}}"#;
 //!
 //!     fn handle(world: &mut World, event: &Event) -> Result<(), Failure> {
-//!         Functions::new(Self::OFFER).durable("order", order).handle(world, event).map(drop)
+//!         Functions::new(Self::OFFER).with::<order>().handle(world, event).map(drop)
 //!     }
 //! }
 //!

@@ -61,6 +61,8 @@ mod world;
 pub use bytes::Bytes;
 pub use event::{Cause, Event, Origin, Outgoing, SendOptions, Sender, Status};
 pub use failure::Failure;
+/// Makes an `async fn` a durable function: [`functions::Durable`].
+pub use mundi_sdk_macros::durable;
 pub use serde_json::Value;
 pub use world::{Full, Level, World};
 

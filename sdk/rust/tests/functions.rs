@@ -68,6 +68,40 @@ fn answers_in_any_order_an_approval_and_a_call() {
 }
 
 #[test]
+fn a_function_with_the_attribute_is_the_one_that_is_registered_by_its_name() {
+    /// A comment, another attribute and a visibility of its own.
+    #[allow(clippy::unused_async)]
+    #[mundi_sdk::durable]
+    pub(crate) async fn order(ctx: Ctx, order: Value) -> Outcome {
+        saga(ctx, order).await
+    }
+
+    /// A comma in its types, and a name that is none in Rust.
+    #[mundi_sdk::durable("order.counts")]
+    async fn counts(ctx: Ctx, counts: std::collections::BTreeMap<String, u8>) -> Outcome {
+        ctx.done(&counts.len())
+    }
+
+    struct Attribute;
+
+    impl Program for Attribute {
+        const OFFER: &'static str = OFFER;
+
+        fn handle(world: &mut World, event: &Event) -> Result<(), Failure> {
+            Functions::new(OFFER).with::<order>().handle(world, event).map(drop)
+        }
+    }
+
+    let (mut world, mut other) = (DurableWorld::<Attribute>::new(), DurableWorld::<Saga>::new());
+    world.run("order", 8, "a").unwrap();
+    other.run("order", 8, "a").unwrap();
+    world.answer("charge", "c").unwrap();
+    other.answer("charge", "c").unwrap();
+    assert_eq!(world.world().cells(), other.world().cells());
+    assert_eq!(<counts as mundi_sdk::functions::Durable>::NAME, "order.counts");
+}
+
+#[test]
 fn a_crash_in_every_step_changes_nothing() {
     assert_eq!(for_each_crash::<Saga>(placed).unwrap(), 6);
 }

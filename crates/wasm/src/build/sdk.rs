@@ -18,6 +18,8 @@ macro_rules! files {
 const RUST: &[File] = files!("rust":
     "Cargo.toml",
     "README.md",
+    "macros/Cargo.toml",
+    "macros/src/lib.rs",
     "src/arena.rs",
     "src/bytes.rs",
     "src/cbor.rs",
@@ -216,6 +218,7 @@ mod tests {
         let sdk = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sdk");
         for (language, folder, sources, ext) in [
             (Language::Rust, "rust", "src", ".rs"),
+            (Language::Rust, "rust", "macros/src", ".rs"),
             (Language::TypeScript, "typescript", "src", ".ts"),
             (Language::Python, "python", "mundi", ".py"),
         ] {

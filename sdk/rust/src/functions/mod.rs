@@ -1,17 +1,22 @@
 //! Durable functions: what should happen, in order, as ordinary `async` code.
 //!
 //! ```
-//! use mundi_sdk::{Event, Failure, Program, Value, World, functions::{Ctx, Done, Functions, FunctionError}};
+//! use mundi_sdk::{
+//!     Event, Failure, Program, Value, World, durable,
+//!     functions::{Ctx, FunctionError, Functions},
+//!     testing::DurableWorld,
+//! };
 //! use serde_json::json;
 //!
-//! async fn order(ctx: Ctx, order: Value) -> Result<Done, FunctionError> {
+//! #[durable]
+//! async fn order(ctx: Ctx, order: Value) -> Result<Value, FunctionError> {
 //!     let charge: Value = ctx.effect("payment.charge", &json!({ "cents": order["cents"] })).await?;
 //!     let approval = ctx.race([ctx.event::<Value>("approve").any(), ctx.sleep("1h")?.any()]).await?;
 //!     if approval.is_null() {
 //!         ctx.effect::<Value>("payment.refund", &charge).await?;
-//!         return ctx.done(&json!({ "state": "expired" }));
+//!         return Ok(json!({ "state": "expired" }));
 //!     }
-//!     ctx.done(&json!({ "state": "placed" }))
+//!     Ok(json!({ "state": "placed" }))
 //! }
 //!
 //! struct Shop;
@@ -21,9 +26,17 @@
 //!         "effects": {"payment.charge": {}, "payment.refund": {}}}"#;
 //!
 //!     fn handle(world: &mut World, event: &Event) -> Result<(), Failure> {
-//!         Functions::new(Self::OFFER).durable("order", order).handle(world, event).map(drop)
+//!         Functions::new(Self::OFFER).with::<order>().handle(world, event).map(drop)
 //!     }
 //! }
+//!
+//! let mut world = DurableWorld::<Shop>::new();
+//! world.run("order", json!({ "cents": 800 }), "17")?;
+//! world.answer("payment.charge", "c-1")?;
+//! world.skip("1h")?;
+//! world.answer("payment.refund", true)?;
+//! assert_eq!(world.instance("order", "17")?.result, Some(json!({ "state": "expired" })));
+//! # Ok::<(), Failure>(())
 //! ```
 //!
 //! An event with the function's name starts an instance under the event's key; the reply is what the function gives back. What it
@@ -43,7 +56,7 @@ pub use cells::{
     WAITERS_MAX, WOKEN_MAX,
 };
 pub use error::FunctionError;
-pub use program::{Functions, Handled};
+pub use program::{Durable, Functions, Handled};
 pub use run::Returns;
 pub use waits::{Ask, Branch, Limit};
 

@@ -31,6 +31,60 @@ pub enum Handled {
     No,
 }
 
+/// A durable function that knows its name, made by [`#[durable]`](macro@crate::durable) of an `async fn` with a context and an input. The function
+/// itself can still be called and awaited by others.
+///
+/// ```
+/// use mundi_sdk::{durable, functions::{Ctx, Durable, FunctionError}};
+///
+/// #[durable]
+/// async fn greet(ctx: Ctx, name: String) -> Result<String, FunctionError> {
+///     ctx.sleep("1s")?.await?;
+///     Ok(format!("Hello, {name}"))
+/// }
+///
+/// // An event whose name is no name of a function in Rust.
+/// #[durable("order.placed")]
+/// pub async fn placed(ctx: Ctx, name: String) -> Result<String, FunctionError> {
+///     greet(ctx, name).await
+/// }
+///
+/// assert_eq!((greet::NAME, placed::NAME), ("greet", "order.placed"));
+/// ```
+///
+/// What is none is an error of the compiler:
+///
+/// ```compile_fail
+/// # use mundi_sdk::{durable, functions::{Ctx, FunctionError}};
+/// #[durable]
+/// fn greet(ctx: Ctx, name: String) -> Result<String, FunctionError> {
+///     Ok(name)
+/// }
+/// ```
+///
+/// ```compile_fail
+/// # use mundi_sdk::{durable, functions::{Ctx, FunctionError}};
+/// #[durable]
+/// async fn greet(ctx: Ctx, name: String, greeting: String) -> Result<String, FunctionError> {
+///     Ok(name)
+/// }
+/// ```
+///
+/// ```compile_fail
+/// # use mundi_sdk::{durable, functions::{Ctx, FunctionError}};
+/// #[durable(name = "greet")]
+/// async fn greet(ctx: Ctx, name: String) -> Result<String, FunctionError> {
+///     Ok(name)
+/// }
+/// ```
+pub trait Durable {
+    /// The name of the event that starts it.
+    const NAME: &'static str;
+
+    /// Adds it to the functions of a program: [`Functions::with`].
+    fn register(functions: Functions) -> Functions;
+}
+
 /// The durable functions of a program.
 pub struct Functions {
     functions: BTreeMap<String, Begin>,
@@ -53,6 +107,12 @@ impl Functions {
         let effects = offer["effects"].as_object();
         let declared = effects.map(|effects| effects.keys().cloned().collect()).unwrap_or_default();
         Self { functions: BTreeMap::new(), declared: Rc::new(declared) }
+    }
+
+    /// A function with the attribute [`#[durable]`](macro@crate::durable), under its own name.
+    #[must_use]
+    pub fn with<D: Durable>(self) -> Self {
+        D::register(self)
     }
 
     /// A durable function, under the name of the event that starts it. It gives back any value, or a [`Done`](super::Done).

@@ -3,7 +3,7 @@
 pub mod types;
 
 use mundi_sdk::{
-    Event, Failure, Program, Value, World,
+    Event, Failure, Program, Value, World, durable,
     functions::{Ctx, Done, EffectOptions, FunctionError, Functions},
 };
 use serde::{Deserialize, Serialize};
@@ -18,6 +18,7 @@ struct Totals {
     cents: i64,
 }
 
+#[durable]
 async fn order(ctx: Ctx, order: Order) -> Result<Done, FunctionError> {
     ctx.status(&"charging")?;
     let charge = PaymentCharge { order: ctx.key(), cents: order.cents };
@@ -49,7 +50,7 @@ impl Program for Shop {
     const OFFER: &'static str = include_str!("../mundi.json");
 
     fn handle(world: &mut World, event: &Event) -> Result<(), Failure> {
-        Functions::new(Self::OFFER).durable("order", order).handle(world, event).map(drop)
+        Functions::new(Self::OFFER).with::<order>().handle(world, event).map(drop)
     }
 
     fn query(world: &World, _: &str, _: Value) -> Result<Value, Failure> {

@@ -3,27 +3,28 @@
 pub mod types;
 
 use mundi_sdk::{
-    Cause, Event, Failure, Program, Value, World,
-    functions::{Ctx, Done, FunctionError, Functions, Handled},
+    Cause, Event, Failure, Program, Value, World, durable,
+    functions::{Ctx, FunctionError, Functions, Handled},
 };
 use types::{Events, Later};
 
 pub struct Counter;
 
 /// A durable function: what happens in order, as ordinary code. It survives whatever happens while it waits.
-async fn later(ctx: Ctx, Later { by, after }: Later) -> Result<Done, FunctionError> {
+#[durable]
+async fn later(ctx: Ctx, Later { by, after }: Later) -> Result<i64, FunctionError> {
     ctx.status(&format!("adds {by} after {after}"))?;
     ctx.sleep(&after)?.await?;
     let count = ctx.get::<i64>("count")?.unwrap_or(0) + by;
     ctx.put("count", &count)?;
-    ctx.done(&count)
+    Ok(count)
 }
 
 impl Program for Counter {
     const OFFER: &'static str = include_str!("../mundi.json");
 
     fn handle(world: &mut World, event: &Event) -> Result<(), Failure> {
-        if Functions::new(Self::OFFER).durable("later", later).handle(world, event)? == Handled::Yes {
+        if Functions::new(Self::OFFER).with::<later>().handle(world, event)? == Handled::Yes {
             return Ok(());
         }
         // A handler: one step for each event that is for no function.
