@@ -69,7 +69,7 @@ fn kinds(source: &str) -> BTreeMap<&str, (BTreeSet<&str>, BTreeSet<&str>)> {
     effects.filter_map(effect).map(|(kind, (params, receipt))| (kind, (of(params), of(receipt)))).collect()
 }
 
-/// What programs say by `send` and `spawn`, so that no structure of the SDK has it.
+/// Parameters that programs give by `send` and `spawn`, so that no structure of the SDK has them.
 const SENT: [&str; 6] = ["dest_world", "mode", "headers", "correlation_id", "dest_universe", "message_id"];
 const SPAWNED: [&str; 3] = ["dest_world", "manifest", "mode"];
 
@@ -191,7 +191,7 @@ fn word(text: &str) -> &str {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default()
 }
 
-/// What a Rust source exports: types, and methods as `Type::method`.
+/// The exports of a Rust source: types, and methods as `Type::method`.
 fn rust_exports(source: &str, found: &mut BTreeSet<String>) {
     let (mut of, mut is_trait) = (None, false);
     for line in source.lines().take_while(|line| *line != "#[cfg(test)]") {
@@ -214,7 +214,7 @@ fn rust_exports(source: &str, found: &mut BTreeSet<String>) {
     }
 }
 
-/// What a module in TypeScript exports: functions, types, and methods of classes as `Class.method`.
+/// The exports of a TypeScript module: functions, types, and methods of classes as `Class.method`.
 fn typescript_exports(source: &str, found: &mut BTreeSet<String>) {
     let mut of = None;
     for line in source.lines() {
@@ -249,7 +249,7 @@ fn typescript_exports(source: &str, found: &mut BTreeSet<String>) {
     }
 }
 
-/// What a module in Python exports: classes, and methods as `Class.method`.
+/// The exports of a Python module: classes, and methods as `Class.method`.
 fn python_exports(source: &str, found: &mut BTreeSet<String>) {
     let mut of: Option<String> = None;
     let all = source.split_once("__all__ = [").map_or("", |(_, rest)| rest.split(']').next().unwrap());

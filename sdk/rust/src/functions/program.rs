@@ -52,7 +52,7 @@ pub enum Handled {
 /// assert_eq!((greet::NAME, placed::NAME), ("greet", "order.placed"));
 /// ```
 ///
-/// What is none is an error of the compiler:
+/// Anything else is an error of the compiler:
 ///
 /// ```compile_fail
 /// # use mundi_sdk::{durable, functions::{Ctx, FunctionError}};
