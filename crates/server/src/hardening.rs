@@ -1,5 +1,5 @@
-//! What a configuration leaves open: the checklist of `docs/operating/security.md`, as far as it can be looked at. What a mistake costs
-//! is told where it is found; nothing here is an error, because each of them may be meant.
+//! Weaknesses that a configuration leaves open: the checklist of `docs/operating/security.md`, as far as a process can check it. Each finding names the
+//! cost of the mistake; none is an error, because each may be intended.
 
 use crate::{
     config::{Config, QuotasSection, UniverseSection},

@@ -135,7 +135,7 @@ impl Setting {
         cbor::decode::<Value>(&cell.unwrap()).unwrap().to_json().unwrap()
     }
 
-    /// What the pool replies to a command of a world.
+    /// The pool's reply to a command of a world.
     fn reply(&self, world: u64, label: &str, command: &Json) -> Json {
         let call = json!({ "world": "gpus", "event": "pool.command", "value": { "command": command } });
         self.receipt(world, "world.call", label, &call)

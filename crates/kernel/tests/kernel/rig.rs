@@ -274,7 +274,7 @@ impl Rig {
         replay.finish().unwrap()
     }
 
-    /// What each record says, in one word.
+    /// The kind of each record, in one word.
     pub(crate) fn kinds(&self) -> Vec<&'static str> {
         self.journal.iter().map(|bytes| kind(&body(bytes))).collect()
     }

@@ -299,7 +299,7 @@ async fn a_fork_of_a_pool_is_a_world_and_no_pool() {
     assert_eq!(copied["lease"]["state"], "reserved", "it can be looked at");
 }
 
-/// What a world as the holder of a lease is called.
+/// The name of a new world as the holder of a lease.
 async fn holder_world(server: &Server, name: &str) -> String {
     let made = server.post(W, &json!({ "world": name, "program": "kv" })).await.ok(201);
     format!("holder_{}", made["world"].as_str().unwrap().trim_start_matches("w_"))

@@ -1,7 +1,7 @@
 //! The bound on attempts at effects over a whole process: of all universes, kinds and worlds together, at a time and per second.
 //!
-//! What a manifest and a kind may have is bounded elsewhere; this protects the process, and what lies behind it, from all of them
-//! at once. An attempt is admitted before its effect is claimed, so that what must wait is in the queue, where every process
+//! The attempts of one manifest and of one kind are bounded elsewhere; this protects the process, and the services behind it, from all of them
+//! at once. An attempt is admitted before its effect is claimed, so that an effect that must wait is in the queue, where every process
 //! finds it, and not under a claim.
 
 use crate::metrics::{Metric, Metrics};

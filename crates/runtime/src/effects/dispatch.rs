@@ -319,8 +319,8 @@ fn cancelled(intent: &OpenIntent) -> Receipt {
     recording::refusal(intent, "fork", &failure)
 }
 
-/// What a live branch continues waiting for, and repeats; and the receipts of what it cannot. A lease of its parent is not its own: the claim
-/// finds that out.
+/// The effects that a live branch still waits for and repeats, and the receipts of those that it cannot repeat. A lease of its parent is not its own: the
+/// claim finds that out.
 async fn effects<P: Plane>(
     plane: &P,
     universe: UniverseId,

@@ -324,7 +324,7 @@ fn a_look_costs_as_much_with_many_assigned_worlds_as_with_few() {
     assert!(few > 0 && few == many, "{few} and {many}");
 }
 
-/// What an orchestrator did not see, it does not overwrite: here a pin that came between its look and its decision.
+/// An orchestrator does not overwrite a change that it did not see: here a pin that came between its look and its decision.
 #[test]
 fn a_decision_that_comes_late_changes_nothing() {
     let rig = rig_with(1);

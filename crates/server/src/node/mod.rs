@@ -98,7 +98,7 @@ struct Shared {
     plane: NodePlane,
     objects: Objects,
     config: NodeConfig,
-    /// What the engine and the object store were opened by, if a configuration named them.
+    /// The configuration by which the engine and the object store were opened, if one named them.
     configured: OnceLock<Config>,
     worker: WorkerId,
     named: BTreeMap<String, NamedProgram>,
@@ -218,7 +218,7 @@ impl Node {
         &self.0.objects
     }
 
-    /// What the engine and the object store were opened by; there if a configuration named them.
+    /// The configuration by which the engine and the object store were opened, if one named them.
     pub(crate) fn configured(&self) -> Option<&Config> {
         self.0.configured.get()
     }

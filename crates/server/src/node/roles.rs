@@ -339,8 +339,8 @@ mod tests {
         assert_eq!(shell_config(&config, universe, worker).policy, config.shell);
     }
 
-    /// What was accepted is delivered for as long as it was said, however briefly commands are tried; and a client that sends to a world that is
-    /// deleted meanwhile stops no process.
+    /// Delivery of an accepted message is tried for as long as was promised, however briefly commands are tried; and a client that sends to a world that
+    /// is deleted meanwhile stops no process.
     #[test]
     fn the_shell_of_delayed_sends_keeps_its_attempts_and_takes_the_rest_from_the_configuration() {
         let shell = Policy {

@@ -1,4 +1,4 @@
-//! What is configured is what a running node does: each policy is changed alone, and its effect is seen.
+//! A running node follows its configuration: each policy is changed alone, and its effect is observed.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 

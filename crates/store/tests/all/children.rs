@@ -148,7 +148,7 @@ impl Rig {
         lines.into_iter().find(|(of, _)| *of == lane).unwrap().1.total
     }
 
-    /// What waits in the parent's inbox: notices of starts, and the outcomes of receipts.
+    /// The items in the parent's inbox: notices of starts, and the outcomes of receipts.
     async fn told(&self) -> Vec<String> {
         let items = self.store.read_turn(self.fence).await.unwrap().items;
         let items = items.iter().map(|item| match &item.item.input {

@@ -1,4 +1,4 @@
-//! What belongs to a universe: its name, tokens, programs, objects and pools.
+//! The parts of a universe: its name, tokens, programs, objects and pools.
 
 use crate::{
     Store, everything, family_of, journal::turn, live, live_with_items, on_the_heap, survives, with_content_store,

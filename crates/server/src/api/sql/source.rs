@@ -171,7 +171,7 @@ impl Reading {
         Ok(page.items)
     }
 
-    /// What the conditions say about worlds; `None` if no world can fit.
+    /// The conditions as a query for worlds; `None` if no world can fit.
     async fn world_query(&self) -> Result<Option<WorldQuery>, Problem> {
         let mut query = WorldQuery { world: self.given.world("world"), ..WorldQuery::default() };
         query.filter.parent = self.given.world("parent");
