@@ -21,8 +21,8 @@ serve
 trap 'kill $server $service; wait $server || true; rm -rf "$data"' EXIT
 
 program=$(mundi program upload "$here/$language")
-mundi world create boss --manifest "$program" >&2
-mundi world create agent --manifest "$program" >&2
+mundi world create boss --program "$program" >&2
+mundi world create agent --program "$program" >&2
 setup='{"service": "http://127.0.0.1:'$port'/minutes", "notify": "boss", "remind_ms": 2000}'
 mundi world call agent setup "$setup" >&2
 mundi world call agent add '{"id": "tea", "text": "make tea"}'

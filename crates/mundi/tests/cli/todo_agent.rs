@@ -79,9 +79,9 @@ fn the_todo_agent_runs_is_killed_forked_and_upgraded_in_every_language() {
         let (folder, outside) = (tempfile::tempdir().unwrap(), Outside::start(answer));
         let project = copied(sources, folder.path());
         let server = start(folder.path());
-        let manifest = deployed(&server, &project);
+        assert_eq!(deployed(&server, &project), "todo-agent@1", "{lang}");
         for world in ["agent", "boss"] {
-            at(&server.url, &["world", "create", world, "--manifest", &manifest]).ok();
+            at(&server.url, &["world", "create", world, "--program", "todo-agent"]).ok();
         }
         let setup = json!({ "service": format!("{}/minutes", outside.url), "notify": "boss", "remind_ms": 200 });
         assert_eq!(at(&server.url, &["world", "call", "agent", "setup", &setup.to_string()]).ok(), "true\n");
@@ -120,10 +120,9 @@ fn the_todo_agent_runs_is_killed_forked_and_upgraded_in_every_language() {
 
         // The next version takes over where the first one is.
         raise_version(&project);
-        let newer = deployed(&server, &project);
-        assert_ne!(newer, manifest);
-        at(&server.url, &["world", "replay", "agent", "--manifest", &newer]).ok();
-        at(&server.url, &["world", "upgrade", "agent", "--manifest", &newer]).ok();
+        assert_eq!(deployed(&server, &project), "todo-agent@2", "{lang}");
+        at(&server.url, &["world", "replay", "agent", "--program", "todo-agent@2"]).ok();
+        at(&server.url, &["world", "upgrade", "agent", "--program", "todo-agent@2"]).ok();
         until(&server, "agent", "version", |version| *version == 2);
         assert_eq!(add(&server, "agent", "walk"), planned("walk"), "{lang}");
         let todos = until(&server, "agent", "todos", |todos| todos["walk"]["state"] == "reminded");
