@@ -113,6 +113,12 @@ pub enum Mutant {
     PhaseLowered,
     /// A revoke leaves the key by which effects of the holder begin.
     LeaseAuthorityKept,
+    /// An effect begins without a look at the lease that it names.
+    EffectLeaseUnread,
+    /// The lease of an effect is read for its first attempt only.
+    EffectLeaseReadOnce,
+    /// The claim of an effect does not conflict with a change of its lease.
+    EffectLeaseReadApart,
 }
 
 impl Mutant {
@@ -125,6 +131,10 @@ impl Mutant {
         Self::RetiredRevived,
         Self::LeaseAuthorityKept,
     ];
+
+    /// Those of effects under leases, which the simulation of holders finds.
+    pub const OF_LEASED_EFFECTS: [Self; 3] =
+        [Self::EffectLeaseUnread, Self::EffectLeaseReadOnce, Self::EffectLeaseReadApart];
 
     /// Those of watchers, which the simulation of watched pools finds.
     pub const OF_WATCHERS: [Self; 1] = [Self::WatcherTrustsClock];

@@ -1,9 +1,10 @@
 //! A pool under faults: clients that crash, retry and act on stale epochs. Either operators revoke and reclaim at random, or watchers do
-//! by a policy, with clocks that jump.
+//! by a policy, with clocks that jump. In some runs the holders are worlds, which ask for effects under their leases.
 
 use crate::{
-    checkers::{pools, watches},
+    checkers::{leased_effects, pools, watches},
     faults::Faults,
+    leased_effects::{BEGIN, Holder, Worker, declare, params},
     run::Failure,
     simulation::{Simulated, Simulation},
 };
@@ -33,6 +34,11 @@ use std::time::Duration;
 const COMMANDS: u64 = 160;
 const CLIENTS: u64 = 5;
 const RESOURCES: u64 = 5;
+/// Worlds that hold leases.
+const HOLDERS: usize = 2;
+/// The leases that are known last may still be held.
+const RECENT: usize = 4;
+const POOL: &str = "pool";
 /// Shorter than most jumps of a clock.
 const RECLAIM_AFTER_MS: u64 = 2_500;
 
@@ -43,6 +49,27 @@ pub struct PoolTally {
     pub reservations: u64,
     /// By watchers, each no earlier than its policy says.
     pub reclaims: u64,
+}
+
+/// The counts of a run of effects under leases.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LeasedTally {
+    /// Attempts, each under a lease that its world held.
+    pub begun: u64,
+    /// Effects that ended as stale.
+    pub refused: u64,
+    /// Of these, effects that were begun before and lost their lease between two attempts.
+    pub refused_later: u64,
+}
+
+/// The parts of a run beside a pool and its clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cast {
+    Operators,
+    /// They run, and no operator takes anything back.
+    Watchers,
+    /// Operators, and worlds that hold the leases.
+    Holders,
 }
 
 fn config() -> PoolConfig {
@@ -57,11 +84,11 @@ fn config() -> PoolConfig {
     }
 }
 
-/// A pool that watchers look at.
-fn watched_pool(universe: &Simulated, manifest: &Manifest) -> Result<WorldId, RuntimeError> {
+/// A pool with a name; watchers look at it if they run.
+fn named_pool(universe: &Simulated, manifest: &Manifest, is_watched: bool) -> Result<WorldId, RuntimeError> {
     let manifest = universe.register(manifest)?;
     universe.retry(move |plane| async move {
-        let name: WorldName = "pool".parse().map_err(|_| RuntimeError::Cancelled("no name"))?;
+        let name: WorldName = POOL.parse().map_err(|_| RuntimeError::Cancelled("no name"))?;
         let ops = Ops::new(plane, Simulated::UNIVERSE, Calls::default());
         ops.pool_create(name.clone(), (1, config()), manifest).await?;
         let pool = ops.pool(&name).await?;
@@ -70,7 +97,9 @@ fn watched_pool(universe: &Simulated, manifest: &Manifest) -> Result<WorldId, Ru
             reclaim_after_ms: Some(RECLAIM_AFTER_MS),
             ..WatchPolicy::default()
         };
-        ops.pool_set_watch(&pool, Some(policy)).await?;
+        if is_watched {
+            ops.pool_set_watch(&pool, Some(policy)).await?;
+        }
         ops.pool_world(&pool, 0)
     })
 }
@@ -103,13 +132,16 @@ struct Run {
     operations: Vec<u64>,
     /// An operator's clock, which jumps.
     looked_until: u64,
-    /// Watchers run, and no operator takes anything back.
-    is_watched: bool,
+    cast: Cast,
+    /// The worlds that hold leases, if any do.
+    holders: Vec<WorldId>,
+    /// Carries their effects out.
+    worker: Worker,
 }
 
 /// Runs a pool under about half of these faults, those that the seed chooses, and checks every promise.
 pub fn run_pool_seed(seed: u64, allowed: &Faults) -> Result<PoolTally, Failure> {
-    let (run, journal) = Run::new(seed, allowed, false).and_then(Run::played)?;
+    let (run, journal) = Run::new(seed, allowed, Cast::Operators).and_then(Run::played)?;
     let reservations = run.reservations(&journal)?;
     run.universe.finish()?;
     Ok(PoolTally { commands: COMMANDS, reservations, reclaims: 0 })
@@ -117,12 +149,22 @@ pub fn run_pool_seed(seed: u64, allowed: &Faults) -> Result<PoolTally, Failure> 
 
 /// The same with two watchers, which crash, stand still and have clocks that jump.
 pub fn run_watched_pool_seed(seed: u64, allowed: &Faults) -> Result<PoolTally, Failure> {
-    let (run, journal) = Run::new(seed, allowed, true).and_then(Run::played)?;
+    let (run, journal) = Run::new(seed, allowed, Cast::Watchers).and_then(Run::played)?;
     let reservations = run.reservations(&journal)?;
     let reclaims =
         watches::check(&journal, &run.universe.commits()).map_err(|what| Failure { checker: "watches", what })?;
     run.universe.finish()?;
     Ok(PoolTally { commands: COMMANDS, reservations, reclaims })
+}
+
+/// Holders that are worlds: the effects that they ask for begin only under leases that they hold.
+pub fn run_leased_effects_seed(seed: u64, allowed: &Faults) -> Result<LeasedTally, Failure> {
+    let (run, journal) = Run::new(seed, allowed, Cast::Holders).and_then(Run::played)?;
+    run.reservations(&journal)?;
+    let checked = leased_effects::check(run.world, &run.universe.commits(), &run.worker.attempts());
+    let tally = checked.map_err(|what| Failure { checker: "leased-effects", what })?;
+    run.universe.finish()?;
+    Ok(tally)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it maps errors")]
@@ -131,19 +173,36 @@ fn failed(error: RuntimeError) -> Failure {
 }
 
 impl Run {
-    fn new(seed: u64, allowed: &Faults, is_watched: bool) -> Result<Self, Failure> {
-        let simulation = Simulation::new(seed).faults(allowed.swarm(seed));
+    fn new(seed: u64, allowed: &Faults, cast: Cast) -> Result<Self, Failure> {
+        let (worker, is_watched) = (Worker::default(), cast == Cast::Watchers);
+        let simulation = Simulation::new(seed).faults(allowed.swarm(seed)).adapter(worker.clone());
         let mut simulation = simulation.watchers(if is_watched { 2 } else { 0 });
         let mut manifest = simulation.program(lease_kernel::NAME, lease_kernel::VERSION, LeaseKernel);
         lease_kernel::declare(&mut manifest);
+        let mut holder = simulation.program("holder", 1, Holder);
+        declare(&mut holder);
         let mut universe = simulation.start().map_err(failed)?;
-        let world = match is_watched {
-            true => watched_pool(&universe, &manifest),
-            false => universe.create(&manifest),
+        let world = match cast {
+            Cast::Operators => universe.create(&manifest),
+            Cast::Watchers | Cast::Holders => named_pool(&universe, &manifest, is_watched),
         };
         let (world, rng, operations) = (world.map_err(failed)?, Rng::new(seed), (0..CLIENTS).map(|_| 0).collect());
+        let count = if cast == Cast::Holders { HOLDERS } else { 0 };
+        let holders = (0..count).map(|_| universe.create(&holder)).collect::<Result<_, _>>().map_err(failed)?;
         let (known, again, open) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Self { universe, world, rng, known, again, open, operations, looked_until: 0, is_watched })
+        Ok(Self { universe, world, rng, known, again, open, operations, looked_until: 0, cast, holders, worker })
+    }
+
+    /// The name under which a client holds leases.
+    fn holder(&self, client: u64) -> HolderId {
+        match self.holder_world(client) {
+            Some(world) => world.into(),
+            None => HolderId::from_bytes(id(client)),
+        }
+    }
+
+    fn holder_world(&self, client: u64) -> Option<WorldId> {
+        self.holders.get(usize::try_from(client).unwrap_or(0) % HOLDERS).copied()
     }
 
     fn reservations(&self, journal: &[Record]) -> Result<u64, Failure> {
@@ -154,7 +213,7 @@ impl Run {
     /// Plays to the end; gives the pool's journal.
     fn played(mut self) -> Result<(Self, Vec<Record>), Failure> {
         self.play().map_err(failed)?;
-        if self.is_watched {
+        if self.cast == Cast::Watchers {
             self.universe.run_for(Duration::from_secs(20)); // all holders are silent now
         }
         self.universe.rest()?;
@@ -163,16 +222,17 @@ impl Run {
     }
 
     fn play(&mut self) -> Result<(), RuntimeError> {
-        if !self.is_watched {
+        if self.cast == Cast::Operators {
             self.send(0, Command::Configure { shard: 0, config: config() })?;
         }
         let new = |n| NewResource { resource_id: ResourceId::from_bytes(id(n)), name: None, labels: Vec::new() };
         self.send(0, Command::CreateResource { resources: (0..RESOURCES).map(new).collect() })?;
         for step in 0..COMMANDS {
             match self.rng.below(8) {
-                0 if self.is_watched => self.beat()?,
+                0 if self.cast == Cast::Watchers => self.beat()?,
                 0 => self.take_back(step)?,
                 1 => self.send_again()?,
+                2..5 if self.cast == Cast::Holders => self.work()?,
                 _ => {
                     let client = self.rng.below(CLIENTS);
                     let command = self.command(client);
@@ -191,7 +251,7 @@ impl Run {
     /// A holder says that it is there; it may have lost its authority.
     fn beat(&mut self) -> Result<(), RuntimeError> {
         let Known { lease, holder } = self.some_lease();
-        let authority = LeaseAuthority { epoch: 1, holder: HolderId::from_bytes(id(holder)) };
+        let authority = LeaseAuthority { epoch: 1, holder: self.holder(holder) };
         let beat = BeatLease { universe: Simulated::UNIVERSE, pool: self.world, lease, authority };
         self.universe.retry(move |plane| async move {
             match plane.run(&beat).await {
@@ -201,19 +261,39 @@ impl Run {
         })
     }
 
+    /// A world asks for an effect under a lease that it holds, or held, or another holds; perhaps the lease ends at the same time.
+    fn work(&mut self) -> Result<(), RuntimeError> {
+        let Known { lease, holder } = self.some_lease();
+        let asks = if self.rng.below(6) == 0 { holder + 1 } else { holder };
+        let lease_epoch = if self.rng.below(6) == 0 { 2 } else { 1 };
+        let (Some(world), holder_id) = (self.holder_world(asks), Some(self.holder(holder))) else { return Ok(()) };
+        if self.rng.below(3) > 0 {
+            self.send(holder, Command::Activate { lease_id: lease, holder_id, lease_epoch: 1 })?;
+            self.universe.run_for(Duration::from_millis(self.rng.below(300)));
+        }
+        self.send_event(world, BEGIN, &params(POOL, lease, lease_epoch))?;
+        match self.rng.below(4) {
+            0 => self.send(CLIENTS - 1, Command::revoke(lease)),
+            1 => self.send(holder, Command::Release { lease_id: lease, holder_id, lease_epoch: 1 }),
+            _ => Ok(()),
+        }
+    }
+
     fn some_lease(&mut self) -> Known {
         let nobody = Known { lease: LeaseId::from_bytes(id(1)), holder: 0 };
-        match self.known.len() {
+        let recent = if self.cast == Cast::Holders && self.rng.below(4) > 0 { RECENT } else { usize::MAX };
+        let known = &self.known[self.known.len().saturating_sub(recent)..];
+        match known.len() {
             0 => nobody,
-            len => self.known[usize::try_from(self.rng.below(len as u64)).unwrap_or(0)],
+            len => known[usize::try_from(self.rng.below(len as u64)).unwrap_or(0)],
         }
     }
 
     fn command(&mut self, client: u64) -> Command {
-        let holder_id = Some(HolderId::from_bytes(id(client)));
+        let holder_id = Some(self.holder(client));
         let resource = |rng: &mut Rng| ResourceId::from_bytes(id(rng.below(RESOURCES)));
         let Known { lease: lease_id, holder } = self.some_lease();
-        let its = Some(HolderId::from_bytes(id(holder)));
+        let its = Some(self.holder(holder));
         // What a holder learned once is what it believes, whatever happened since.
         let lease_epoch = if self.rng.below(6) == 0 { 1 + self.rng.below(3) } else { 1 };
         let ttl_slots = 1 + self.rng.below(40);
@@ -276,21 +356,24 @@ impl Run {
             client_id: Some(ClientId::from_bytes(id(client))),
             command,
         };
-        let value = request.to_value();
-        let sent = match self.universe.send(self.world, COMMAND, &value) {
-            // Processes that crash one after another may put a world on hold that has done nothing wrong.
-            Err(error) if error.code() == Code::WorldOnHold => {
-                self.release_hold()?;
-                self.universe.send(self.world, COMMAND, &value)
-            }
-            sent => sent,
-        };
-        self.open.push(Sent { seq: sent?, holder: client });
+        let seq = self.send_event(self.world, COMMAND, &request.to_value())?;
+        self.open.push(Sent { seq, holder: client });
         Ok(())
     }
 
-    fn release_hold(&self) -> Result<(), RuntimeError> {
-        let (universe, world) = (Simulated::UNIVERSE, self.world);
+    fn send_event(&mut self, world: WorldId, schema: &str, value: &Value) -> Result<InboxSeq, RuntimeError> {
+        match self.universe.send(world, schema, value) {
+            // Processes that crash one after another may put a world on hold that has done nothing wrong.
+            Err(error) if error.code() == Code::WorldOnHold => {
+                self.release_hold(world)?;
+                self.universe.send(world, schema, value)
+            }
+            sent => sent,
+        }
+    }
+
+    fn release_hold(&self, world: WorldId) -> Result<(), RuntimeError> {
+        let universe = Simulated::UNIVERSE;
         self.universe.retry(move |plane| async move {
             let now_ns = plane.now_ns();
             plane.run(&ReleaseHold { universe, world, now_ns }).await?;

@@ -51,6 +51,7 @@ fn meant_for(mutant: Mutant) -> &'static str {
         | Mutant::DedupeWithoutClient
         | Mutant::RetiredRevived
         | Mutant::LeaseAuthorityKept => "pools",
+        Mutant::EffectLeaseUnread | Mutant::EffectLeaseReadOnce | Mutant::EffectLeaseReadApart => "leased-effects",
         Mutant::WatcherTrustsClock => "watches",
         // Found by the simulation of children (`tests/children.rs`).
         Mutant::StartUnrecorded

@@ -13,6 +13,7 @@ mod index;
 mod ingress;
 mod journals;
 mod labels;
+pub(crate) mod leased_effects;
 mod leases;
 pub(crate) mod pools;
 mod receipts;

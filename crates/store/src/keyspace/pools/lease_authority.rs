@@ -6,7 +6,7 @@
 
 use super::{lease_beat, lease_reclaim};
 use crate::StoreError;
-use crate::keyspace::{Family, Key, KeyBuilder, KeyReader, decode_value, get, put};
+use crate::keyspace::{Family, Key, KeyBuilder, KeyReader, decode_value, get, get_snapshot, put};
 use minicbor::{Decode, Encode};
 use mundi_engine::Transaction;
 use mundi_model::{
@@ -27,6 +27,16 @@ pub async fn read<T: Transaction>(
     lease: LeaseId,
 ) -> Result<Option<LeaseAuthority>, StoreError> {
     get(tx, Family::LeaseAuthority, &key(universe, pool, lease)).await
+}
+
+/// The commit does not depend on it.
+pub(crate) async fn read_snapshot<T: Transaction>(
+    tx: &mut T,
+    universe: UniverseId,
+    pool: WorldId,
+    lease: LeaseId,
+) -> Result<Option<LeaseAuthority>, StoreError> {
+    get_snapshot(tx, Family::LeaseAuthority, &key(universe, pool, lease)).await
 }
 
 pub(crate) fn write<T: Transaction>(

@@ -45,7 +45,10 @@ use crate::{
 use bytes::Bytes;
 use mundi_engine::{CommitError, Engine, Page, Read, ReadPlan, Transaction};
 use mundi_model::{
-    Code, Coded, IntentHash, UniverseId, WorkerId, WorldId, limits, pool::LeaseAuthority, record::ReceiptStatus,
+    Code, Coded, IntentHash, UniverseId, WorkerId, WorldId, limits,
+    mutants::{Mutant, planted},
+    pool::LeaseAuthority,
+    record::ReceiptStatus,
 };
 
 /// How far a mark in time is behind what was seen before it is moved: each move makes those conflict who put
@@ -414,7 +417,7 @@ impl ClaimEffects {
         }
         let attempt = attempts.map_or(0, |attempts| attempts.attempts).saturating_add(1);
         if let Some(lease) = &item.lease
-            && !is_held(tx, universe, item.world, lease).await?
+            && !is_held(tx, universe, item.world, (lease, attempt)).await?
         {
             return self.refuse(tx, queue_shard, seq, (&item, lease), (attempt, taken)).await;
         }
@@ -497,9 +500,15 @@ async fn is_held<T: Transaction>(
     tx: &mut T,
     universe: UniverseId,
     world: WorldId,
-    lease: &EffectLease,
+    (lease, attempt): (&EffectLease, u32),
 ) -> Result<bool, StoreError> {
-    let held = lease_authority::read(tx, universe, lease.world, lease.lease_id).await?;
+    if planted(Mutant::EffectLeaseUnread) || planted(Mutant::EffectLeaseReadOnce) && attempt > 1 {
+        return Ok(true);
+    }
+    let held = match planted(Mutant::EffectLeaseReadApart) {
+        true => lease_authority::read_snapshot(tx, universe, lease.world, lease.lease_id).await?,
+        false => lease_authority::read(tx, universe, lease.world, lease.lease_id).await?,
+    };
     let expected = LeaseAuthority { epoch: lease.lease_epoch, holder: world.into() };
     Ok(held == Some(expected))
 }
