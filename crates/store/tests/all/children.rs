@@ -13,7 +13,7 @@ use mundi_model::{
     record::{Input, Payload, ReceiptStatus},
 };
 use mundi_store::{
-    Clock, Fence, StoreError,
+    Clock, Fence, Protocol, StoreError,
     keyspace::{child_event, child_order, child_request, child_state, dedupe_bucket},
     protocol::{
         ArchiveWorld, BeginCancelChildren, CancelChild, CancelOutcome, CancelRequested, ChildClaim, ChildDispatched,
@@ -490,6 +490,63 @@ fn of_two_debits_the_first_that_commits_is_accepted_and_the_other_ends_its_child
         assert_eq!(code(rig.pass(second).await), Code::UrmChildClaimLost);
         let finished = rig.finish(first, ChildFinish::Passed(Value::Null), tokens(10)).await.unwrap();
         assert_eq!((finished.outcome, rig.total(Lane::Tokens).await), (ChildOutcome::Passed, 10), "equal is accepted");
+    });
+}
+
+#[test]
+fn each_lane_has_a_total_and_a_limit_of_its_own_and_a_refused_debit_changes_none() {
+    block_on(async {
+        for lane in Lane::ALL {
+            let rig = Rig::new().await;
+            rig.spawn(2).await;
+            let (first, second) = (rig.started().await, rig.started().await);
+            rig.limit(lane, 10).await;
+            let others = || Lane::ALL.into_iter().filter(move |other| *other != lane);
+            let debit = |claim, spent| DebitChild { claim, spent, calls: None, now_ns: rig.now() };
+            let elsewhere = others().fold(Spend::default(), |spent, other| spent.with(other, 1_000));
+            assert_eq!(rig.store.run(&debit(first, elsewhere)).await.unwrap().output, Debited::Accepted);
+            assert_eq!(rig.total(lane).await, 0, "{lane:?} is another one");
+            let equal = rig.store.run(&debit(first, elsewhere.with(lane, 10))).await.unwrap().output;
+            assert_eq!((equal, rig.total(lane).await), (Debited::Accepted, 10));
+            let beyond = others().fold(Spend::default(), |spent, other| spent.with(other, 5)).with(lane, 1);
+            assert_eq!(rig.store.run(&debit(second, beyond)).await.unwrap().output, Debited::Exceeded(lane));
+            assert_eq!(rig.total(lane).await, 10);
+            for other in others() {
+                assert_eq!(rig.total(other).await, 1_000, "all lanes or none");
+            }
+            let end = rig.token(second.child).await.end.unwrap();
+            assert_eq!(end.code.as_deref(), Some("URM_CHILD_BUDGET_EXCEEDED"));
+            assert_eq!(end.reason.as_deref(), Some(format!("budget_exceeded:{}", lane.as_str()).as_str()));
+        }
+    });
+}
+
+/// Contenders for a lane are ordered by their commits; lanes do not meet.
+#[test]
+fn debits_of_one_lane_conflict_and_debits_of_two_lanes_do_not() {
+    block_on(async {
+        for lane in Lane::ALL {
+            for other in Lane::ALL {
+                let rig = Rig::new().await;
+                rig.spawn(2).await;
+                let claims = [rig.started().await, rig.started().await];
+                rig.limit(lane, 10).await;
+                let debit = |at: usize, lane| {
+                    let spent = Spend::default().with(lane, 6);
+                    DebitChild { claim: claims[at], spent, calls: None, now_ns: rig.now() }
+                };
+                let mut contenders = [rig.store.engine.begin().await.unwrap(), rig.store.engine.begin().await.unwrap()];
+                assert_eq!(debit(0, lane).run(&mut contenders[0]).await.unwrap(), Debited::Accepted);
+                assert_eq!(debit(1, other).run(&mut contenders[1]).await.unwrap(), Debited::Accepted, "so far");
+                let [first, second] = contenders;
+                first.commit().await.unwrap();
+                assert_eq!(second.commit().await.is_err(), lane == other, "{lane:?} and {other:?}");
+                if lane == other {
+                    let again = rig.store.run(&debit(1, other)).await.unwrap().output;
+                    assert_eq!((again, rig.total(lane).await), (Debited::Exceeded(lane), 6));
+                }
+            }
+        }
     });
 }
 
