@@ -16,7 +16,9 @@ use tokio::{
     process::Command,
 };
 
-/// Commands that run at a time: each takes more of the machine than a call that waits for an answer.
+/// Calls of `process.run` of one universe that a process carries out at a time, unless `effects.kinds` says otherwise: each takes more of the
+/// machine than a call that waits for an answer. The calls of agents are counted apart, up to the same number, and children of kind `process`
+/// are not calls.
 const PROCESSES_MAX: usize = 256;
 
 #[derive(Debug, Clone)]
