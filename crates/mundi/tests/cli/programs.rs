@@ -133,7 +133,7 @@ async fn an_upgrade_is_rehearsed_refused_where_it_diverges_and_on_record_when_it
     ask(&["world", "replay", "shop", "--manifest", &same]).ok();
     let rehearsed = ask(&["world", "replay", "shop", "--manifest", &other]);
     assert_eq!(rehearsed.code, 9, "{}{}", rehearsed.out, rehearsed.err);
-    assert!(rehearsed.err.contains("first at height 1"), "{}", rehearsed.err);
+    assert!(rehearsed.err.contains("first shop at height 1"), "{}", rehearsed.err);
     let refused = ask(&["world", "upgrade", "shop", "--manifest", &other]);
     assert!(refused.code != 0 && refused.err.contains("UPGRADE_DIVERGES"), "{}", refused.err);
     assert!(refused.err.contains("--force"), "what to do next: {}", refused.err);
