@@ -25,6 +25,12 @@ impl Cache {
         Ok(Self { folder: folder.to_owned(), bytes_max: limits::COMPILED_BYTES_MAX })
     }
 
+    /// Whether there is a compiled component, damaged or not.
+    pub(crate) fn has(&self, engine: &Engine, program: Hash) -> bool {
+        let (code, sum) = self.paths(engine, program);
+        code.is_file() && sum.is_file()
+    }
+
     /// The compiled component, if this process or an earlier one compiled it with the same engine.
     pub(crate) fn load(&self, engine: &Engine, program: Hash) -> Option<Component> {
         let (code, sum) = self.paths(engine, program);

@@ -30,6 +30,9 @@ use wasmtime::component::Component;
 /// Components that are compiled at the same time, each for another universe: a slow one does not hold up all others.
 const COMPILERS: usize = 2;
 
+/// Components that are read at the same time from what was compiled before.
+const READERS: usize = 1;
+
 /// Programs that were refused, or are kept, beyond which the oldest are forgotten.
 const REMEMBERED_MAX: usize = 2 * limits::COMPONENTS_QUEUED_MAX;
 
@@ -120,9 +123,9 @@ impl Components {
         let runner = Runner { scheduler: engines.scheduler.clone(), blocking, wall, fuel: Arc::default() };
         let (state, arrived) = (Mutex::default(), Condvar::new());
         let shop = Arc::new(Workshop { engines, cache, compiler, wall, state, arrived });
-        for _ in 0..COMPILERS {
+        for lane in [Lane::Compile; COMPILERS].into_iter().chain([Lane::Read; READERS]) {
             let shop = shop.clone();
-            std::thread::spawn(move || shop.work());
+            std::thread::spawn(move || shop.work(lane));
         }
         let tenant = Tenant { universe: UniverseId::from_bytes([0; UniverseId::LEN]), weight: 1 };
         Ok(Self { shop: Arc::new(Open(shop)), runner, in_background: config.in_background, tenant, source: None })
@@ -131,7 +134,7 @@ impl Components {
     /// Prepares a component now, on this thread. For tools and tests; a node prepares in the background.
     pub fn prepare_now(&self, code: &[u8]) -> Result<Manifest, ManifestError> {
         let program = Hash::of(code);
-        let made = self.shop.make(program, code).map_err(ManifestError::ProgramRefused)?;
+        let made = self.shop.make(program, code, None).map_err(ManifestError::ProgramRefused)?;
         let offered = made.offered.clone();
         self.shop.finish(program, Ok(made));
         Ok(offered)
@@ -149,14 +152,15 @@ impl Loader for Components {
             return readiness;
         }
         let Some(code) = code else { return Readiness::Unknown };
-        let (universe, ahead) = (self.tenant.universe, state.queue.ahead(self.tenant.universe, &program));
+        let (universe, lane) = (self.tenant.universe, self.shop.lane(program));
+        let ahead = state.queue(lane).ahead(universe, &program);
         let queued = match &self.source {
             Some(source) => Queued::InStore { program, source: source.clone() },
             None => Queued::AtHand { program, code },
         };
-        if state.queue.push(universe, queued) {
-            state.known.insert(program, Stage::Queued { universe });
-            self.shop.arrived.notify_one();
+        if state.queue_mut(lane).push(universe, queued) {
+            state.known.insert(program, Stage::Queued { universe, lane });
+            self.shop.arrived.notify_all();
         }
         Readiness::Queued { ahead }
     }
@@ -290,11 +294,19 @@ fn check_schemas(offered: Manifest) -> Result<Manifest, ManifestError> {
     }
 }
 
+/// Where a component waits. One that was compiled before, by an earlier process or until it was forgotten, waits for no compiler.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lane {
+    Compile,
+    Read,
+}
+
 /// How far a component is.
 enum Stage {
-    /// In the queue of this universe.
+    /// In a queue of this universe.
     Queued {
         universe: UniverseId,
+        lane: Lane,
     },
     Compiling {
         bytes: usize,
@@ -306,16 +318,33 @@ enum Stage {
 #[derive(Default)]
 struct State {
     known: BTreeMap<Hash, Stage>,
-    queue: CompileQueue,
+    to_compile: CompileQueue,
+    to_read: CompileQueue,
     /// Finished ones, the oldest first.
     finished: VecDeque<Hash>,
     closed: bool,
 }
 
 impl State {
+    fn queue(&self, lane: Lane) -> &CompileQueue {
+        match lane {
+            Lane::Compile => &self.to_compile,
+            Lane::Read => &self.to_read,
+        }
+    }
+
+    fn queue_mut(&mut self, lane: Lane) -> &mut CompileQueue {
+        match lane {
+            Lane::Compile => &mut self.to_compile,
+            Lane::Read => &mut self.to_read,
+        }
+    }
+
     fn readiness(&self, program: &Hash) -> Option<Readiness> {
         Some(match self.known.get(program)? {
-            Stage::Queued { universe } => Readiness::Queued { ahead: self.queue.ahead(*universe, program) },
+            Stage::Queued { universe, lane } => {
+                Readiness::Queued { ahead: self.queue(*lane).ahead(*universe, program) }
+            }
             Stage::Compiling { bytes } => Readiness::Compiling { bytes: *bytes },
             Stage::Ready(made) => Readiness::Ready(Box::new(made.offered.clone())),
             Stage::Refused(why) => Readiness::Refused(why.clone()),
@@ -356,31 +385,61 @@ struct Workshop {
 }
 
 impl Workshop {
-    /// Makes one component after another, until the loader is gone.
-    fn work(&self) {
-        while let Some((universe, queued)) = self.next() {
+    /// Makes one component of a lane after another, until the loader is gone.
+    fn work(&self, lane: Lane) {
+        while let Some((universe, queued)) = self.next(lane) {
             let program = queued.program();
-            match queued.code() {
-                Some(code) => {
-                    self.state.lock().known.insert(program, Stage::Compiling { bytes: code.len() });
-                    let made = self.make(program, &code);
-                    self.finish(program, made);
+            let kept = if lane == Lane::Read { self.kept(program) } else { None };
+            if lane == Lane::Read && kept.is_none() {
+                self.leave_to_compilers(universe, queued);
+            } else {
+                match queued.code() {
+                    Some(code) => {
+                        self.state.lock().known.insert(program, Stage::Compiling { bytes: code.len() });
+                        let made = self.make(program, &code, kept);
+                        self.finish(program, made);
+                    }
+                    // Gone meanwhile, or the store does not answer: whoever still wants it comes again.
+                    None => drop(self.state.lock().known.remove(&program)),
                 }
-                // Gone meanwhile, or the store does not answer: whoever still wants it comes again.
-                None => drop(self.state.lock().known.remove(&program)),
             }
-            self.state.lock().queue.done(universe);
+            self.state.lock().queue_mut(lane).done(universe);
             self.arrived.notify_all();
         }
     }
 
-    fn next(&self) -> Option<(UniverseId, Queued)> {
+    fn lane(&self, program: Hash) -> Lane {
+        let is_kept = self.cache.as_ref().is_some_and(|cache| {
+            self.engines
+                .with_stack(WasmLimits::default().stack_bytes_max)
+                .is_ok_and(|engine| cache.has(&engine, program))
+        });
+        if is_kept { Lane::Read } else { Lane::Compile }
+    }
+
+    /// What was compiled before, if it is undamaged.
+    fn kept(&self, program: Hash) -> Option<Component> {
+        let engine = self.engines.with_stack(WasmLimits::default().stack_bytes_max).ok()?;
+        self.cache.as_ref()?.load(&engine, program)
+    }
+
+    /// A component whose compiled code is damaged, or was removed meanwhile, is compiled again.
+    fn leave_to_compilers(&self, universe: UniverseId, queued: Queued) {
+        let (program, mut state) = (queued.program(), self.state.lock());
+        if state.to_compile.push(universe, queued) {
+            state.known.insert(program, Stage::Queued { universe, lane: Lane::Compile });
+        } else {
+            state.known.remove(&program);
+        }
+    }
+
+    fn next(&self, lane: Lane) -> Option<(UniverseId, Queued)> {
         let mut state = self.state.lock();
         loop {
             if state.closed {
                 return None;
             }
-            if let Some((universe, queued)) = state.queue.pop() {
+            if let Some((universe, queued)) = state.queue_mut(lane).pop() {
                 state.known.insert(queued.program(), Stage::Compiling { bytes: 0 });
                 return Some((universe, queued));
             }
@@ -412,18 +471,17 @@ impl Workshop {
     }
 
     /// From bytes to a component that runs. A compiler that panics refuses.
-    fn make(&self, program: Hash, code: &[u8]) -> Result<Made, String> {
-        let made = catch_unwind(AssertUnwindSafe(|| self.try_make(program, code)));
+    fn make(&self, program: Hash, code: &[u8], kept: Option<Component>) -> Result<Made, String> {
+        let made = catch_unwind(AssertUnwindSafe(|| self.try_make(program, code, kept)));
         made.unwrap_or_else(|_| Err("the compiler failed on it".to_owned()))
     }
 
-    fn try_make(&self, program: Hash, code: &[u8]) -> Result<Made, String> {
+    fn try_make(&self, program: Hash, code: &[u8], kept: Option<Component>) -> Result<Made, String> {
         inspect(code).map_err(|refusal| refusal.to_string())?;
         let failed = |error: wasmtime::Error| format!("{error:#}");
         let limits = WasmLimits::default();
         let engine = self.engines.with_stack(limits.stack_bytes_max).map_err(failed)?;
-        let cached = self.cache.as_ref().and_then(|cache| cache.load(&engine, program));
-        let component = match cached {
+        let component = match kept.or_else(|| self.kept(program)) {
             Some(component) => component,
             None => {
                 let component = match &self.compiler {

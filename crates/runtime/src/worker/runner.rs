@@ -326,6 +326,13 @@ async fn failed<P: Plane>(shared: &Shared<P>, world: WorldId, error: &RuntimeErr
                 give_back(shared, fence).await;
             }
         }
+        // Compiling an interpreter takes minutes; `mundi world why` says so meanwhile.
+        Code::ProgramPreparing => {
+            tracing::info!(%error, %world, "a world waits for its program");
+            if let Some(fence) = fence {
+                give_back(shared, fence).await;
+            }
+        }
         code => {
             // While the engine is away, its name is not waited for: others take the world when it is given back.
             let name = if error.is_transient() { None } else { name_of(shared, world).await };

@@ -15,7 +15,7 @@ use mundi_model::{
     Code, Coded, Hash, Value, cbor, limits,
     record::{Input, Payload, ReplyOutcome},
 };
-use mundi_wasm::{ComponentsConfig, ENGINE};
+use mundi_wasm::{CompileLimits, CompileProcess, Components, ComponentsConfig, ENGINE};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 #[test]
@@ -201,15 +201,20 @@ fn a_component_is_compiled_in_the_background_and_found_when_it_is_ready() {
     assert_eq!(components.prepare(hash, None), Readiness::Unknown);
     let begun = components.prepare(hash, Some(component.clone()));
     assert!(matches!(begun, Readiness::Queued { .. }), "{begun:?}");
+    assert_eq!(once_ready(&components, hash).program, hash);
+}
+
+/// The manifest of a component that is being prepared.
+fn once_ready(components: &Components, hash: Hash) -> Manifest {
     let ready = (0..u64::MAX).find_map(|_| match components.prepare(hash, None) {
-        Readiness::Ready(manifest) => Some(manifest),
+        Readiness::Ready(manifest) => Some(*manifest),
         Readiness::Queued { .. } | Readiness::Compiling { .. } => {
             std::thread::yield_now();
             None
         }
         other => panic!("{other:?}"),
     });
-    assert_eq!(ready.unwrap().program, hash);
+    ready.unwrap()
 }
 
 #[test]
@@ -257,6 +262,54 @@ fn compiled_code_is_kept_on_disk_and_a_damaged_file_is_compiled_again() {
         std::fs::write(path, &good[..good.len() / 2]).unwrap();
         assert_eq!(run(), first);
     }
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "another thread is waited for")]
+fn a_component_that_was_compiled_before_waits_for_no_compiler() {
+    let (folder, compiling) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let config = ComponentsConfig { cache: Some(folder.path().to_owned()), ..ComponentsConfig::default() };
+    let known: Arc<[u8]> = counter().component().into();
+    components_with(config.clone()).prepare_now(&known).unwrap();
+    // A compiler that takes as long as its folder exists.
+    let script = format!("while [ -d {} ]; do sleep 0.05; done", compiling.path().display());
+    let compiler = CompileProcess {
+        program: "sh".into(),
+        arguments: vec!["-c".into(), script.into()],
+        limits: CompileLimits::default(),
+    };
+    let components = components_with(ComponentsConfig { compiler: Some(compiler), ..config });
+    // A section that nobody reads makes another component of it.
+    let new: Arc<[u8]> = [&known[..], &[0, 3, 1, b'n', 7]].concat().into();
+    let (hash, new_hash) = (Hash::of(&known), Hash::of(&new));
+    components.prepare(new_hash, Some(new));
+    while matches!(components.prepare(new_hash, None), Readiness::Queued { .. }) {
+        std::thread::yield_now();
+    }
+    components.prepare(hash, Some(known));
+    let is_ready = |_: &u32| {
+        std::thread::sleep(Duration::from_millis(10));
+        matches!(components.prepare(hash, None), Readiness::Ready(_))
+    };
+    assert!((0..2_000).any(|look| is_ready(&look)), "it waits: {:?}", components.prepare(hash, None));
+    let other = components.prepare(new_hash, None);
+    assert!(matches!(other, Readiness::Compiling { .. }), "{other:?}");
+}
+
+#[test]
+fn a_damaged_file_is_compiled_again_in_the_background() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = ComponentsConfig { cache: Some(folder.path().to_owned()), ..ComponentsConfig::default() };
+    let component: Arc<[u8]> = counter().component().into();
+    components_with(config.clone()).prepare_now(&component).unwrap();
+    let files = folder.path().read_dir().unwrap().map(|entry| entry.unwrap().path());
+    let sum = files.into_iter().find(|path| path.extension().is_some_and(|it| it == "sum")).unwrap();
+    let good = std::fs::read(&sum).unwrap();
+    std::fs::write(&sum, b"damaged").unwrap();
+    let (components, hash) = (components_with(config), Hash::of(&component));
+    components.prepare(hash, Some(component));
+    assert_eq!(once_ready(&components, hash).program, hash);
+    assert_eq!(std::fs::read(&sum).unwrap(), good);
 }
 
 /// Spare components are forgotten; those in use do not count, or there would be no room for a new one until its world
