@@ -20,7 +20,7 @@ use mundi_runtime::{
     children::{ChildKind, ChildReport, ChildRun, WorldOfChild},
     effects::{invalid, refused},
     lifecycle::{Naming, NewWorld, begin_world},
-    manifests::load_manifest,
+    manifests::{in_time, load_manifest},
 };
 use mundi_store::protocol::{ChildFinish, CreateWorld, Failure};
 use std::{collections::BTreeMap, sync::Arc};
@@ -55,8 +55,8 @@ impl<P: Plane> WorldChildren<P> {
         let (world, first) = (token.child.world(), first_item(token, params, plane.now_ns())?);
         if let Input::Event { schema, value: Payload::Inline(value), .. } = &first.input {
             let loaded = load_manifest(plane, (universe, world), manifest).await.map_err(|error| refused(&error))?;
-            loaded
-                .check_event(schema, value)
+            let checked = in_time(plane, || loaded.check_event(schema, value)).await;
+            checked
                 .map_err(|error| Failure { code: error.code_or(Code::EventInvalid), ..invalid(error.to_string()) })?;
         }
         let new = NewWorld { universe, world, manifest, inbox: None, now_ns: token.spawned_at_ns };

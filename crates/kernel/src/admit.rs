@@ -6,7 +6,7 @@
 use crate::{
     children::SpawnChild,
     intents::check_headers,
-    manifest::ManifestError,
+    manifest::{CheckError, ManifestError},
     objects::{LoadError, Objects, load_checked},
     registry::Registry,
     schema::Work,
@@ -109,8 +109,11 @@ pub(crate) fn admit<'i>(
     check_bounds(item)?;
     let prepared = prepare(state, registry, objects, item)?;
     if let Input::Event { schema, .. } = &item.input {
-        let checked = state.active.manifest.check_event_within(schema, &prepared.payload, work);
-        checked.map_err(|error| Rejection::new(error.code_or(Code::EventInvalid), error.to_string()))?;
+        match state.active.manifest.check_event_within(schema, &prepared.payload, work) {
+            Ok(()) => {}
+            Err(CheckError::Crowded(crowded)) => return Err(LoadError::from(crowded).into()),
+            Err(error) => return Err(Rejection::new(error.code_or(Code::EventInvalid), error.to_string()).into()),
+        }
     }
     Ok(prepared)
 }

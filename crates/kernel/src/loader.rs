@@ -2,14 +2,47 @@
 
 use crate::{
     manifest::{Manifest, ManifestError},
-    objects::Objects,
+    objects::{LoadError, Objects},
     program::Program,
 };
-use mundi_model::{Hash, UniverseId};
+use mundi_model::{Code, Hash, UniverseId, limits::CHECKS_WAITING_MAX};
 use std::sync::{Arc, atomic::AtomicU64};
 
-/// Runs work that may take long where it keeps nobody waiting: on a thread of its own, or while another thread does the duties of this one.
-pub type Apart = fn(&mut dyn FnMut());
+/// Where checks against schemas run that take long. They keep nobody waiting: they run on a thread of their own, or while another thread does
+/// the duties of this one.
+pub trait Apart: Send + Sync {
+    /// A check before a step, or without one: it runs when it is the turn of its universe. It has not run if this is an error.
+    fn in_turn(&self, check: &mut dyn FnMut()) -> Result<(), ChecksCrowded>;
+
+    /// A check within a step, which has its turn already.
+    fn at_once(&self, check: &mut dyn FnMut());
+}
+
+/// Why a check does not run now. It may at another time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{CHECKS_WAITING_MAX} long checks against schemas of this universe wait for a processor already")]
+pub struct ChecksCrowded;
+
+impl From<ChecksCrowded> for LoadError {
+    fn from(crowded: ChecksCrowded) -> Self {
+        Self::Abandoned { code: Code::StepCrowded, why: crowded.to_string() }
+    }
+}
+
+/// Where nobody waits for a thread: checks run on that of their caller.
+#[derive(Debug, Clone, Copy)]
+pub struct InPlace;
+
+impl Apart for InPlace {
+    fn in_turn(&self, check: &mut dyn FnMut()) -> Result<(), ChecksCrowded> {
+        check();
+        Ok(())
+    }
+
+    fn at_once(&self, check: &mut dyn FnMut()) {
+        check();
+    }
+}
 
 /// Reads the code of a program when it is needed: it may be gone, or out of reach for the moment.
 pub type CodeSource = Arc<dyn Fn(Hash) -> Option<Arc<[u8]>> + Send + Sync>;
@@ -28,9 +61,9 @@ pub trait Loader: Send + Sync {
     /// The program that a manifest names, within the manifest's bounds. While it is being prepared, this says so.
     fn load(&self, objects: &dyn Objects, manifest: &Manifest) -> Result<Arc<dyn Program>, ManifestError>;
 
-    /// How checks against schemas that take long run: they happen on the threads that run worlds and serve requests.
-    fn apart(&self) -> Apart {
-        |work| work()
+    /// Where checks against schemas run that take long: they happen on the threads that run worlds and serve requests.
+    fn apart(&self) -> Arc<dyn Apart> {
+        Arc::new(InPlace)
     }
 
     /// The same loader for the worlds of one universe. None if this loader treats all alike.

@@ -5,13 +5,13 @@
 
 use crate::{
     intents::WORLD_CALL,
-    loader::Apart,
+    loader::{Apart, ChecksCrowded, InPlace},
     objects::{LoadError, Objects, load_checked},
     schema::{BoundedSchema, Mismatch, Registration, Work},
 };
 use mundi_model::{Code, Coded, Hash, Value, cbor, child::CHILD_SPAWN, json, limits};
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, fmt::Display};
+use std::{collections::BTreeMap, fmt::Display, ops::Deref, sync::Arc};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -350,8 +350,23 @@ impl Manifest {
     }
 }
 
-/// A manifest with its schemas compiled.
+/// A manifest with its schemas compiled, as one universe uses it.
 pub struct CompiledManifest {
+    schemas: Arc<CompiledSchemas>,
+    /// Where checks continue that take long.
+    apart: Arc<dyn Apart>,
+}
+
+impl Deref for CompiledManifest {
+    type Target = CompiledSchemas;
+
+    fn deref(&self) -> &CompiledSchemas {
+        &self.schemas
+    }
+}
+
+/// A manifest and its compiled schemas, the same for all universes.
+pub struct CompiledSchemas {
     pub hash: Hash,
     pub manifest: Manifest,
     /// The schemas that are objects of their own.
@@ -360,8 +375,6 @@ pub struct CompiledManifest {
     params: BTreeMap<String, Check>,
     receipts: BTreeMap<String, Check>,
     queries: BTreeMap<String, Check>,
-    /// Where checks continue that take long.
-    pub(crate) apart: Apart,
 }
 
 /// A compiled schema; `None` is satisfied by every value.
@@ -375,6 +388,9 @@ pub enum CheckError {
     /// Nobody knows whether it satisfies its schema: to find out takes more steps than a check may.
     #[error("{0} takes more steps to check against its schema than one check may")]
     WorkExceeded(String),
+    /// It was not checked, and may be at another time.
+    #[error(transparent)]
+    Crowded(#[from] ChecksCrowded),
 }
 
 impl CheckError {
@@ -383,11 +399,12 @@ impl CheckError {
         match self {
             Self::Invalid(_) => invalid,
             Self::WorkExceeded(_) => Code::SchemaWorkExceeded,
+            Self::Crowded(_) => Code::StepCrowded,
         }
     }
 }
 
-impl CompiledManifest {
+impl CompiledSchemas {
     pub fn load(objects: &dyn Objects, hash: Hash) -> Result<Self, ManifestError> {
         let manifest = Manifest::from_bytes(&load_checked(objects, &hash)?)?;
         let mut schema_objects = Vec::new();
@@ -400,12 +417,30 @@ impl CompiledManifest {
         let params = compile_all(&mut manifest.effects.iter().map(|(kind, rule)| (kind, &rule.params)))?;
         let receipts = compile_all(&mut manifest.effects.iter().map(|(kind, rule)| (kind, &rule.receipt)))?;
         let queries = compile_all(&mut manifest.queries.iter())?;
-        Ok(Self { hash, manifest, schema_objects, events, params, receipts, queries, apart: |work| work() })
+        Ok(Self { hash, manifest, schema_objects, events, params, receipts, queries })
     }
 
     /// The schemas that are objects of their own.
     pub fn schema_objects(&self) -> &[Hash] {
         &self.schema_objects
+    }
+}
+
+/// Whether a check belongs to a step that has begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum During {
+    Step,
+    Nothing,
+}
+
+impl CompiledManifest {
+    pub(crate) fn new(schemas: Arc<CompiledSchemas>, apart: Arc<dyn Apart>) -> Self {
+        Self { schemas, apart }
+    }
+
+    /// A manifest that no universe uses: its checks run on the thread of their caller.
+    pub fn load(objects: &dyn Objects, hash: Hash) -> Result<Self, ManifestError> {
+        Ok(Self::new(Arc::new(CompiledSchemas::load(objects, hash)?), Arc::new(InPlace)))
     }
 
     /// The rules for manifests that are registered from now on, beside those for every manifest: no schema may expand
@@ -443,27 +478,27 @@ impl CompiledManifest {
     }
 
     pub(crate) fn check_event_within(&self, schema: &str, value: &[u8], work: &mut Work) -> Result<(), CheckError> {
-        self.check(self.events.get(schema), ("event", schema), value, work)
+        self.check(self.events.get(schema), ("event", schema), value, work, During::Nothing)
     }
 
     pub fn check_query(&self, name: &str, params: &[u8]) -> Result<(), CheckError> {
-        self.check(self.queries.get(name), ("query", name), params, &mut Work::bounded())
+        self.check(self.queries.get(name), ("query", name), params, &mut Work::bounded(), During::Nothing)
     }
 
     /// Whether an effect may be carried out, for whoever does so without a step.
     pub fn check_params(&self, kind: &str, params: &[u8]) -> Result<(), CheckError> {
-        self.check_effect(kind, params, &mut Work::bounded())
+        self.check(self.params.get(kind), ("effect", kind), params, &mut Work::bounded(), During::Nothing)
     }
 
     pub(crate) fn check_effect(&self, kind: &str, params: &[u8], work: &mut Work) -> Result<(), CheckError> {
-        self.check(self.params.get(kind), ("effect", kind), params, work)
+        self.check(self.params.get(kind), ("effect", kind), params, work, During::Step)
     }
 
     pub(crate) fn check_receipt(&self, kind: &str, payload: &[u8], work: &mut Work) -> Result<(), CheckError> {
         match self.receipts.get(kind) {
             // An upgrade may have dropped the kind while one was open: its receipt is still welcome.
             None | Some(None) => Ok(()),
-            found => self.check(found, ("receipt of", kind), payload, work),
+            found => self.check(found, ("receipt of", kind), payload, work, During::Nothing),
         }
     }
 
@@ -473,7 +508,15 @@ impl CompiledManifest {
         (what, name): (&str, &str),
         value: &[u8],
         work: &mut Work,
+        during: During,
     ) -> Result<(), CheckError> {
+        let apart = |check: &mut dyn FnMut()| match during {
+            During::Step => {
+                self.apart.at_once(check);
+                Ok(())
+            }
+            During::Nothing => self.apart.in_turn(check),
+        };
         let invalid = |why: &dyn Display| CheckError::Invalid(format!("the {what} `{name}`{why}"));
         let Some(schema) = check else {
             return Err(CheckError::Invalid(format!("the manifest declares no {what} `{name}`")));
@@ -481,7 +524,8 @@ impl CompiledManifest {
         let value: Value = cbor::decode(value).map_err(|error| invalid(&format_args!(": {error}")))?;
         let Some(schema) = schema else { return Ok(()) };
         let value = value.to_schema_json().map_err(|error| invalid(&format_args!(": {error}")))?;
-        schema.check_apart(&value, work, self.apart).map_err(|mismatch| match mismatch {
+        schema.check_apart(&value, work, apart).map_err(|mismatch| match mismatch {
+            Mismatch::Crowded => ChecksCrowded.into(),
             Mismatch::Invalid(why) => invalid(&format_args!(" {why}")),
             Mismatch::Exceeded => CheckError::WorkExceeded(format!("the {what} `{name}`")),
         })

@@ -4,8 +4,8 @@
 //! Several versions live side by side, because old heights replay with the version that ran then.
 
 use crate::{
-    loader::{Loader, UniverseShare},
-    manifest::{CompiledManifest, Manifest, ManifestError},
+    loader::{Apart, InPlace, Loader, UniverseShare},
+    manifest::{CompiledManifest, CompiledSchemas, Manifest, ManifestError},
     objects::Objects,
     program::Program,
 };
@@ -25,7 +25,7 @@ pub struct Registry {
     /// For programs that are no part of this process.
     loader: Option<Arc<dyn Loader>>,
     /// By hash, so that what is kept here never shows in an outcome.
-    compiled: Arc<Mutex<BTreeMap<Hash, Arc<CompiledManifest>>>>,
+    compiled: Arc<Mutex<BTreeMap<Hash, Arc<CompiledSchemas>>>>,
 }
 
 impl Registry {
@@ -75,23 +75,28 @@ impl Registry {
         }
     }
 
-    /// A manifest with its schemas compiled: once for all worlds that share it.
+    /// A manifest with its schemas compiled: once for all worlds of all universes that share it.
     pub fn manifest(&self, objects: &dyn Objects, hash: Hash) -> Result<Arc<CompiledManifest>, ManifestError> {
         let compiled = || self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(manifest) = compiled().get(&hash) {
-            return Ok(manifest.clone());
+            return Ok(self.with_checks_apart(manifest.clone()));
         }
-        let mut manifest = CompiledManifest::load(objects, hash)?;
-        if let Some(loader) = &self.loader {
-            manifest.apart = loader.apart();
-        }
-        let manifest = Arc::new(manifest);
+        let manifest = Arc::new(CompiledSchemas::load(objects, hash)?);
         let mut compiled = compiled();
         if compiled.len() >= COMPILED_MAX {
             compiled.clear();
         }
         compiled.insert(hash, manifest.clone());
-        Ok(manifest)
+        drop(compiled);
+        Ok(self.with_checks_apart(manifest))
+    }
+
+    fn with_checks_apart(&self, schemas: Arc<CompiledSchemas>) -> Arc<CompiledManifest> {
+        let apart: Arc<dyn Apart> = match &self.loader {
+            Some(loader) => loader.apart(),
+            None => Arc::new(InPlace),
+        };
+        Arc::new(CompiledManifest::new(schemas, apart))
     }
 }
 

@@ -141,6 +141,7 @@ impl Run<'_> {
             Err(exceeded @ CheckError::WorkExceeded(_)) if self.ingress.stamps.schema_work_max.is_none() => {
                 Err(LoadError::Abandoned { code: Code::SchemaWorkExceeded, why: exceeded.to_string() })
             }
+            Err(CheckError::Crowded(crowded)) => Err(crowded.into()),
             checked => Ok(checked.is_ok()),
         }
     }

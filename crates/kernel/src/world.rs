@@ -223,6 +223,7 @@ impl World {
         let active = &self.state.active;
         active.manifest.check_query(name, params).map_err(|error| match error {
             CheckError::Invalid(reason) => QueryError::Invalid(reason),
+            CheckError::Crowded(crowded) => QueryError::Load(crowded.into()),
             exceeded @ CheckError::WorkExceeded(_) => {
                 QueryError::Failed { code: Code::SchemaWorkExceeded, reason: exceeded.to_string() }
             }

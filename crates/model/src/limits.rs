@@ -355,6 +355,10 @@ pub const STEPS_WAITING_MAX: usize = 128;
 /// block other worlds of the same universe.
 pub const STEPS_WAITING_LONG_MAX: usize = 64;
 
+/// Checks against schemas of one universe that take long and wait for a processor: each of them occupies a thread of the process. Further ones
+/// are made later.
+pub const CHECKS_WAITING_MAX: usize = 32;
+
 /// Steps of components that run longer than their first slice, in one process: each occupies an instance with its memory.
 pub const STEPS_LONG_MAX: usize = 32;
 

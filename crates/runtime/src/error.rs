@@ -89,7 +89,7 @@ pub enum RuntimeError {
     )]
     UpgradeDiverges { world: WorldId, height: Height, functions: Vec<DivergingFunction> },
     #[error(transparent)]
-    Event(#[from] CheckError),
+    Event(CheckError),
     #[error("the {what} {hash} is not registered in this universe: someone who may administer it does that")]
     NotRegistered { what: &'static str, hash: Hash },
     #[error("{0} is not on hold at any input: there is nothing to retry or to skip")]
@@ -230,6 +230,15 @@ impl RuntimeError {
 
     pub fn is_fenced(&self) -> bool {
         self.code().kind() == Kind::Fenced
+    }
+}
+
+impl From<CheckError> for RuntimeError {
+    fn from(error: CheckError) -> Self {
+        match error {
+            CheckError::Crowded(crowded) => LoadError::from(crowded).into(),
+            error => Self::Event(error),
+        }
     }
 }
 

@@ -5,10 +5,13 @@ use crate::{
     objects::{AtHand, with_objects},
 };
 use mundi_engine::Engine;
-use mundi_kernel::manifest::CompiledManifest;
+use mundi_kernel::manifest::{CheckError, CompiledManifest};
 use mundi_model::{Hash, Height, UniverseId, WorldId};
 use mundi_store::{keyspace::manifest_at, protocol::require_live};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
+
+/// How soon a check is tried again for which a universe has no place.
+const CROWDED_NAP: Duration = Duration::from_millis(50);
 
 /// The manifest that a world's journal ends with; `None` for a world that lives and has none on record.
 pub async fn newest_manifest<P: Plane>(
@@ -41,7 +44,17 @@ pub async fn check_event<P: Plane>(
     value: &[u8],
 ) -> Result<(), RuntimeError> {
     match newest_manifest(plane, place).await? {
-        Some(manifest) => manifest.check_event(schema, value).map_err(RuntimeError::from),
+        Some(manifest) => Ok(in_time(plane, || manifest.check_event(schema, value)).await?),
         None => Ok(()),
+    }
+}
+
+/// Checks as soon as there is a place for it. Meanwhile it occupies no thread.
+pub async fn in_time<P: Plane>(plane: &P, check: impl Fn() -> Result<(), CheckError>) -> Result<(), CheckError> {
+    loop {
+        match check() {
+            Err(CheckError::Crowded(_)) => plane.clock().sleep(CROWDED_NAP).await,
+            checked => return checked,
+        }
     }
 }

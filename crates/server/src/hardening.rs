@@ -341,6 +341,7 @@ mod tests {
             CELL_VALUE_BYTES_MAX,
             CHILD_CALLS_MAX,
             CHILD_RESULT_BYTES_MAX,
+            CHECKS_WAITING_MAX,
             CHILDREN_ACTIVE_MAX,
             CHILDREN_ENDED_MAX,
             CLAIMS_MAX,

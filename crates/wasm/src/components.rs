@@ -2,13 +2,14 @@
 
 use crate::{
     cache::Cache,
+    checks::Checks,
     compile::{self, CompileProcess},
     engine::{ENGINE, Engines},
     inspect::inspect,
     offer::Offer,
     program::{Blocking, ComponentProgram, Linked, Runner},
     queue::{CompileQueue, Queued},
-    scheduler::Tenant,
+    scheduler::{Scheduler, Tenant},
 };
 use mundi_kernel::{
     LoadError, MemoryObjects, Objects,
@@ -91,6 +92,8 @@ impl Coded for OpenError {
 pub struct Components {
     shop: Arc<Open>,
     runner: Runner,
+    /// Who may check now.
+    checks: Arc<Scheduler>,
     in_background: bool,
     tenant: Tenant,
     source: Option<CodeSource>,
@@ -128,7 +131,9 @@ impl Components {
             std::thread::spawn(move || shop.work(lane));
         }
         let tenant = Tenant { universe: UniverseId::from_bytes([0; UniverseId::LEN]), weight: 1 };
-        Ok(Self { shop: Arc::new(Open(shop)), runner, in_background: config.in_background, tenant, source: None })
+        let checks = Scheduler::of_whole_work(config.slots, limits::CHECKS_WAITING_MAX);
+        let (shop, in_background) = (Arc::new(Open(shop)), config.in_background);
+        Ok(Self { shop, runner, checks, in_background, tenant, source: None })
     }
 
     /// Prepares a component now, on this thread. For tools and tests; a node prepares in the background.
@@ -171,8 +176,8 @@ impl Loader for Components {
         Some(Arc::new(Self { tenant: Tenant { universe, weight }, source: Some(source), runner, ..self.clone() }))
     }
 
-    fn apart(&self) -> Apart {
-        self.runner.blocking
+    fn apart(&self) -> Arc<dyn Apart> {
+        Arc::new(Checks { scheduler: self.checks.clone(), tenant: self.tenant, blocking: self.runner.blocking })
     }
 
     fn check(&self, manifest: &Manifest) -> Result<(), ManifestError> {

@@ -6,7 +6,7 @@
 //! - [`cache`]: compiled code on this machine's disk; `functions`: functions of it, for components that have the same ones.
 //! - [`components`]: the kernel's loader: components are compiled in the background and kept in memory.
 //! - [`program`]: a component as a program; a fresh instance for each step.
-//! - `scheduler`: which steps run now, fair by universe and by world.
+//! - `scheduler`: which steps run now, fair by universe and by world; `checks`: which long checks against schemas.
 //! - [`build`]: from a folder with sources to a component.
 //!
 //! The contract is `wit/program.wit`. This crate must never know a world's journal, an engine of transactions or an
@@ -16,6 +16,7 @@ pub mod build;
 pub mod cache;
 pub mod compile;
 pub mod components;
+mod checks;
 mod contract;
 pub mod decoders;
 pub mod engine;

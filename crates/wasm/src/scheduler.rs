@@ -67,6 +67,8 @@ pub(crate) enum Crowded {
 pub(crate) struct Scheduler {
     slots: usize,
     long_slots: usize,
+    /// Of one universe.
+    waiting_max: usize,
     state: Mutex<State>,
     ticker: Mutex<Option<Thread>>,
     ticker_sleeps: AtomicBool,
@@ -138,6 +140,20 @@ impl Scheduler {
         Arc::new(Self {
             slots,
             long_slots,
+            waiting_max: STEPS_WAITING_MAX,
+            state: Mutex::default(),
+            ticker: Mutex::default(),
+            ticker_sleeps: AtomicBool::new(false),
+        })
+    }
+
+    /// One for work that is not interrupted, beside the steps of so many slots: it leaves one processor free, if there is another one.
+    pub(crate) fn of_whole_work(slots: usize, waiting_max: usize) -> Arc<Self> {
+        let Self { long_slots: slots, .. } = *Self::new(slots);
+        Arc::new(Self {
+            slots,
+            long_slots: slots,
+            waiting_max,
             state: Mutex::default(),
             ticker: Mutex::default(),
             ticker_sleeps: AtomicBool::new(false),
@@ -163,7 +179,7 @@ impl Scheduler {
     pub(crate) fn enter(self: &Arc<Self>, tenant: Tenant, world: WorldId, is_long: bool) -> Result<Slot, Crowded> {
         let mut state = self.state.lock();
         let share = state.share(tenant.universe);
-        if share.waiting >= STEPS_WAITING_MAX || is_long && share.waiting_long >= STEPS_WAITING_LONG_MAX {
+        if share.waiting >= self.waiting_max || is_long && share.waiting_long >= STEPS_WAITING_LONG_MAX {
             return Err(Crowded::Waiting);
         }
         let grant = share.wait(world, is_long, false);

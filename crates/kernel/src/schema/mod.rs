@@ -12,7 +12,7 @@ mod pattern;
 mod shape;
 mod unique;
 
-use crate::loader::Apart;
+use crate::loader::ChecksCrowded;
 use arena::Arena;
 use jsonschema::{PatternOptions, ValidationOptions, Validator};
 use mundi_model::limits;
@@ -74,6 +74,14 @@ pub(crate) enum Mismatch {
     /// With the place, as far as it is known.
     Invalid(String),
     Exceeded,
+    /// It was not checked.
+    Crowded,
+}
+
+impl From<ChecksCrowded> for Mismatch {
+    fn from(_: ChecksCrowded) -> Self {
+        Self::Crowded
+    }
 }
 
 impl From<Exceeded> for Mismatch {
@@ -116,13 +124,18 @@ impl BoundedSchema {
         Ok(Self { whole, arena, shape })
     }
 
-    /// As [`Self::check`], with the same outcome and for the same work. A check that takes long is begun again where `apart` runs it.
-    pub(crate) fn check_apart(&self, value: &serde_json::Value, work: &mut Work, apart: Apart) -> Result<(), Mismatch> {
+    /// As [`Self::check`], with the same outcome and for the same work. A check that takes long is begun again where `apart` runs it, if it does.
+    pub(crate) fn check_apart(
+        &self,
+        value: &serde_json::Value,
+        work: &mut Work,
+        apart: impl FnOnce(&mut dyn FnMut()) -> Result<(), ChecksCrowded>,
+    ) -> Result<(), Mismatch> {
         let mut in_place = Work::new(work.left().min(limits::SCHEMA_WORK_IN_PLACE_MAX));
         match self.check(value, &mut in_place) {
             Err(Mismatch::Exceeded) if in_place.max < work.left() => {
                 let mut checked = Err(Mismatch::Exceeded);
-                apart(&mut || checked = self.check(value, work));
+                apart(&mut || checked = self.check(value, work))?;
                 checked
             }
             checked => {

@@ -185,12 +185,17 @@ impl Rig {
     }
 
     pub(crate) fn with(manifest: &Manifest) -> Self {
+        Self::beside(manifest, registry())
+    }
+
+    /// With other programs in the process.
+    pub(crate) fn beside(manifest: &Manifest, registry: Registry) -> Self {
         let mut objects = MemoryObjects::new();
         for version in [1, 2, 666] {
             objects.put(mundi_kernel::registry::native_descriptor("script", version).into_bytes());
         }
         let manifest = objects.put(manifest.to_bytes());
-        let registry = Arc::new(registry());
+        let registry = Arc::new(registry);
         let genesis = Genesis { universe: UNIVERSE, world: WORLD, manifest, now_ns: 1_000 };
         let (world, first) = World::create(&objects, registry.clone(), genesis).unwrap();
         Self { objects, registry, world, journal: vec![first], now_ns: 1_000, next_seq: 1 }

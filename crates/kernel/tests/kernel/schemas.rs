@@ -3,7 +3,7 @@
 use crate::rig::{Rig, body, event, identity, manifest, receipt, refusal};
 use mundi_kernel::{
     MemoryObjects, Objects,
-    loader::{Apart, Loader, Readiness},
+    loader::{Apart, ChecksCrowded, InPlace, Loader, Readiness},
     manifest::{CheckError, CompiledManifest, Manifest, ManifestError, Schema},
     program::Program,
     replay::Replay,
@@ -53,6 +53,7 @@ fn an_event_that_takes_too_long_to_check_is_rejected_before_enqueue_and_when_tak
 
 thread_local! {
     static APART: Cell<u32> = const { Cell::new(0) };
+    static CROWDED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// A process that has another thread for long work, and counts it.
@@ -75,11 +76,22 @@ impl Loader for OtherThread {
         Err(ManifestError::ProgramUnknown(manifest.program))
     }
 
-    fn apart(&self) -> Apart {
-        |work| {
-            APART.set(APART.get() + 1);
-            work();
+    fn apart(&self) -> Arc<dyn Apart> {
+        Arc::new(Self)
+    }
+}
+
+impl Apart for OtherThread {
+    fn in_turn(&self, check: &mut dyn FnMut()) -> Result<(), ChecksCrowded> {
+        if CROWDED.get() {
+            return Err(ChecksCrowded);
         }
+        APART.set(APART.get() + 1);
+        InPlace.in_turn(check)
+    }
+
+    fn at_once(&self, check: &mut dyn FnMut()) {
+        check();
     }
 }
 
@@ -118,6 +130,41 @@ fn a_check_that_takes_long_keeps_no_thread_from_others_and_ends_the_same() {
     assert!(sent(&value(20, 0)) && sent(&value(1_000, 1)) && sent(&value(20_000, 0)));
     assert!(!sent(&value(20, 1)) && compiled.check_sent([("unheard-of", &value(1, 0)[..])]).is_err());
     assert_eq!(APART.get(), 0);
+}
+
+/// An item whose check finds no place is no outcome: nothing is on record, and the same item is taken later.
+#[test]
+fn a_check_for_which_there_is_no_place_gives_the_turn_up_and_no_step_waits_for_a_place() {
+    let mut manifest = manifest(1);
+    manifest.events.insert("script".into(), expensive());
+    manifest.queries.insert("cell".into(), expensive());
+    manifest.effects.get_mut("http").unwrap().receipt = expensive();
+    manifest.effects.get_mut("mail").unwrap().params = expensive();
+    let mut registry = crate::rig::registry();
+    registry.set_loader(Arc::new(OtherThread));
+    let mut rig = Rig::beside(&manifest, registry);
+    let asked = rig.run("emit http x");
+    let text = "x".repeat(9_000);
+    let payload = cbor::encode(&Value::Text(text.clone()));
+    let answer = receipt(asked.publish[0].intent.hash, "http", ReceiptStatus::Ok, &payload);
+    let items = [rig.arrival(event(&text)), rig.arrival(answer.clone())];
+    let height = rig.world.head();
+
+    CROWDED.set(true);
+    for item in &items {
+        assert_eq!(rig.try_turn(std::slice::from_ref(item)).unwrap_err().code(), Code::StepCrowded);
+    }
+    assert_eq!(rig.world.query(&rig.objects, "cell", &payload).unwrap_err().code(), Code::StepCrowded);
+    let refused = rig.world.manifest().check_event("script", &payload).unwrap_err();
+    assert_eq!(refused.code_or(Code::EventInvalid), Code::StepCrowded);
+    assert_eq!(rig.world.head(), height);
+    assert_eq!(refusal(&rig.run("emit-large mail long")), "SCHEMA_WORK_EXCEEDED", "a step has its place");
+    CROWDED.set(false);
+
+    let rest = [rig.arrival(event(&text)), rig.arrival(answer)];
+    assert_eq!(refusal(&rig.turn(&rest)), "SCHEMA_WORK_EXCEEDED");
+    assert_eq!(rig.text("receipt/x"), "Error the payload does not satisfy the manifest's schema");
+    rig.replayed();
 }
 
 /// Each rejected check takes as long as a tenth of a second of steps: a turn of a full page of them would occupy its thread for minutes.

@@ -13,7 +13,7 @@ use crate::{
         Adapter, AdapterWorkerConfig, Call, EffectPace, Unpaced, attempts::Attempts, denied, effect_terms, invalid,
         refused,
     },
-    manifests::{load_manifest, newest_manifest},
+    manifests::{in_time, load_manifest, newest_manifest},
 };
 use futures_util::future::{Either, select};
 use mundi_kernel::manifest::CompiledManifest;
@@ -192,7 +192,7 @@ impl<P: Plane> RunCalls<'_, P> {
     }
 
     async fn attempts(&mut self, kind: &str, params: Value, key: IntentHash) -> Result<Value, Failure> {
-        let (adapter, terms) = self.allowed(kind, &params)?;
+        let (adapter, terms) = self.allowed(kind, &params).await?;
         let clock = self.outside.plane.clock();
         let mut call = self.first_attempt(kind, params, (key, terms.timeout_ms));
         loop {
@@ -214,10 +214,11 @@ impl<P: Plane> RunCalls<'_, P> {
         }
     }
 
-    fn allowed(&self, kind: &str, params: &Value) -> Result<(Arc<dyn Adapter>, EffectTerms), Failure> {
+    async fn allowed(&self, kind: &str, params: &Value) -> Result<(Arc<dyn Adapter>, EffectTerms), Failure> {
         let adapter = self.outside.adapters.get(kind);
         let adapter = adapter.ok_or_else(|| denied(format!("a child may not carry out `{kind}` itself")))?;
-        if let Err(error) = self.manifest.check_params(kind, &cbor::encode(params)) {
+        let encoded = cbor::encode(params);
+        if let Err(error) = in_time(&self.outside.plane, || self.manifest.check_params(kind, &encoded)).await {
             return Err(Failure { code: error.code_or(Code::EffectDenied), ..denied(error.to_string()) });
         }
         if matches!(params, Value::Map(fields) if fields.contains_key("lease")) {

@@ -95,7 +95,7 @@ impl Roles<NodePlane> {
         for role in &node.config().roles {
             match role {
                 Role::World => {}
-                Role::Adapter => roles.run_adapters(node, name, &quotas).await?,
+                Role::Adapter => roles.run_adapters(node, &plane, name, &quotas).await?,
                 Role::Timer => roles.run_timers(node, universe).await?,
                 Role::Orchestrator => {
                     let (config, plane) = (OrchestratorConfig::new(universe), node.plane().clone());
@@ -136,8 +136,14 @@ impl Roles<NodePlane> {
         Ok(())
     }
 
-    async fn run_adapters(&mut self, node: &Node, name: &str, quotas: &Arc<UniverseQuotas>) -> Result<(), NodeError> {
-        let (config, plane, universe) = (node.config(), node.plane(), quotas.id());
+    async fn run_adapters(
+        &mut self,
+        node: &Node,
+        plane: &NodePlane,
+        name: &str,
+        quotas: &Arc<UniverseQuotas>,
+    ) -> Result<(), NodeError> {
+        let (config, universe) = (node.config(), quotas.id());
         let room: Arc<dyn Room> = Arc::new(node.room());
         let (engine, blobs, clock) = (plane.engine.clone(), plane.blobs.clone(), plane.clock.clone());
         let http = HttpAdapter::new(config.http.clone()).map_err(|error| NodeError::HttpClient(error.to_string()))?;
@@ -175,17 +181,22 @@ impl Roles<NodePlane> {
         }
         worker = worker.serve(Arc::new(http));
         self.finishing.push(run(node, universe, worker, node.0.reports.adapters.clone()).await?);
-        self.run_children(node, quotas).await
+        self.run_children(node, plane.clone(), quotas).await
     }
 
     /// Children run where adapters do.
-    async fn run_children(&mut self, node: &Node, quotas: &Arc<UniverseQuotas>) -> Result<(), NodeError> {
-        let (plane, config, universe) = (node.plane().clone(), node.config(), quotas.id());
+    async fn run_children(
+        &mut self,
+        node: &Node,
+        plane: NodePlane,
+        quotas: &Arc<UniverseQuotas>,
+    ) -> Result<(), NodeError> {
+        let (config, universe) = (node.config(), quotas.id());
         let is_alone = config.adapters.is_alone;
         let lease_ns = nanos(config.adapters.claim_ttl);
         let children = ChildExecutorConfig { lease_ns, is_alone, ..ChildExecutorConfig::default() };
         let worlds = WorldChildren::new(plane.clone()).with_room(Arc::new(node.room()));
-        let executor = ChildExecutor::new(plane, universe, node.worker(), children);
+        let executor = ChildExecutor::new(plane.clone(), universe, node.worker(), children);
         let mut executor = executor.with_metrics(node.0.metrics.clone());
         executor = executor.serve(Arc::new(worlds.with_built_in(node.built_in_names())));
         if let Some(process) = config.process.clone() {
@@ -194,7 +205,7 @@ impl Roles<NodePlane> {
         if let Some(llm) = config.llm.clone() {
             let http =
                 HttpAdapter::new(config.http.clone()).map_err(|error| NodeError::HttpClient(error.to_string()))?;
-            let outside = OutsideCalls::new(node.plane().clone()).with_limits(config.adapters.clone());
+            let outside = OutsideCalls::new(plane).with_limits(config.adapters.clone());
             let outside = outside.with_attempts(node.0.attempts.clone()).with_pace(quotas.clone());
             let mut outside = outside.serve(Arc::new(LlmAdapter::new(http.clone(), llm))).serve(Arc::new(http));
             if let Some(process) = config.process.clone() {
