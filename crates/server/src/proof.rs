@@ -1,10 +1,19 @@
-//! The report of a verification.
+//! The reports of a verification and of a rehearsal.
 
+use crate::api::verify::RehearsalOf;
 use mundi_kernel::verify::Verified;
 use mundi_model::{Height, WorldId};
-use mundi_runtime::{bundle, control::WorldProof};
+use mundi_runtime::{
+    bundle,
+    control::{Rehearsed, WorldProof},
+};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+
+/// The report of a rehearsal over a bundle, in the form that the API has for one over a world.
+pub fn rehearsal_of_bundle(header: &bundle::Header, done: Rehearsed) -> serde_json::Result<serde_json::Value> {
+    serde_json::to_value(RehearsalOf::new(header.world, header.name.clone(), done))
+}
 
 /// A world whose whole history was replayed, from genesis and from its baseline, with the same result. Of a bundle, `unproven` names what the
 /// exporter says and no record proves.

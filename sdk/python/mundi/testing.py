@@ -8,6 +8,7 @@ of a component are not counted here.
 import copy
 import functools
 import json
+import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,7 +51,7 @@ from .offer import (
     refused,
 )
 
-__all__ = ["Refused", "Sending", "Step", "TestWorld"]
+__all__ = ["Refused", "Sending", "Step", "TestWorld", "replay_bundle"]
 
 
 @dataclass
@@ -348,6 +349,18 @@ def _offer_beside(program: Any) -> dict[str, Any]:
     if not path.is_file():
         raise Refused("MANIFEST_INVALID", f"there is no {path}: give the offer to TestWorld")
     return json.loads(path.read_text())
+
+
+def replay_bundle(bundle: Union[str, Path], program: Union[str, Path] = ".", *, open_work: bool = False) -> None:
+    """Replays a bundle, which `mundi world export` writes, with the program of this project, or with another project or component: each recorded
+    input must lead to the same cells, effects and replies, and each running instance of a durable function must be able to go on. The
+    AssertionError says where it does not. With open_work, only what an upgrade at the end of the bundle would compare: running instances by what
+    is on record of them, also where ctx.version has another way for new ones, and the outputs of steps that are of no function. Needs `mundi` on
+    the path."""
+    given = ["mundi", "world", "replay", "--program", str(program), "--bundle", str(bundle)]
+    replayed = subprocess.run([*given, "--open-work"] if open_work else given, capture_output=True, text=True)
+    if replayed.returncode != 0:
+        raise AssertionError(f"{bundle}: {replayed.stdout}{replayed.stderr}")
 
 
 class TestWorld:

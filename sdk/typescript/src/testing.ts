@@ -7,6 +7,7 @@
  */
 
 export { type Offer, Refused } from "./offer.ts";
+export { type ReplayOptions, replayBundle } from "./replay-bundle.ts";
 export { type Intent, type Sending, Step, type Timer } from "./test-host.ts";
 export { TestWorld } from "./test-world.ts";
 export { DurableWorld, type Instance, forEachCrash } from "./test-functions.ts";

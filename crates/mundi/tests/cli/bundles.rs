@@ -1,10 +1,12 @@
 //! Bundles between two folders and their servers, by the command line alone.
 
 use crate::{
+    guest::{adder, asker},
     process::Server,
     program::{at, run},
 };
 use serde_json::{Value, json};
+use std::{path::Path, process::Command};
 
 #[tokio::test]
 async fn a_world_goes_from_one_folder_to_another_as_a_file_and_both_prove_it() {
@@ -51,5 +53,62 @@ async fn a_world_goes_from_one_folder_to_another_as_a_file_and_both_prove_it() {
         let data = folder.path().join("data");
         run(&["verify", "--data", data.to_str().unwrap()]).ok();
         run(&["doctor", "--worlds", "--data", data.to_str().unwrap()]).ok();
+    }
+}
+
+/// What a unit test in Python says of a bundle and a component; nothing if it passes. `None` where there is no Python.
+fn replayed_in_python(bundle: &str, component: &str, more: &str) -> Option<String> {
+    let bin = Path::new(env!("CARGO_BIN_EXE_mundi")).parent().unwrap().to_owned();
+    let path = std::env::split_paths(&std::env::var_os("PATH").unwrap()).collect::<Vec<_>>();
+    let path = std::env::join_paths([bin].into_iter().chain(path)).unwrap();
+    let code = format!("from mundi.testing import replay_bundle; replay_bundle({bundle:?}, {component:?}{more})");
+    let mut python = Command::new("python3");
+    python.args(["-c", &code]).env("PATH", path);
+    python.env("PYTHONPATH", concat!(env!("CARGO_MANIFEST_DIR"), "/../../sdk/python"));
+    let said = python.env("PYTHONDONTWRITEBYTECODE", "1").output().ok()?;
+    Some(String::from_utf8(said.stderr).unwrap())
+}
+
+#[tokio::test]
+async fn a_bundle_is_replayed_with_a_program_that_no_server_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (same, other) = (file("same.wasm", &adder()), file("other.wasm", &asker("")));
+    let bundle = file("shop.mundi", b"");
+    let server = Server::start(folder.path());
+    let manifest = at(&server.url, &["program", "upload", &same]).ok();
+    at(&server.url, &["world", "create", "shop", "--manifest", manifest.trim()]).ok();
+    for (add, sum) in [("2", "2\n"), ("3", "5\n")] {
+        assert_eq!(at(&server.url, &["world", "call", "shop", "add", add]).ok(), sum);
+    }
+    at(&server.url, &["world", "export", "shop", "--output", &bundle]).ok();
+    server.kill();
+
+    let replay = |program: &str, more: &[&str]| {
+        run(&[&["--format", "json", "world", "replay", "--bundle", &bundle, "--program", program], more].concat())
+    };
+    let report: Value = serde_json::from_str(&replay(&same, &[]).ok()).unwrap();
+    let report = &report["items"][0];
+    assert_eq!((&report["world_name"], &report["divergence"]), (&json!("shop"), &Value::Null), "{report}");
+    assert!(report["records"].as_u64().unwrap() >= 6, "{report}");
+    for more in [&["--outputs-only"][..], &["--open-work"]] {
+        replay(&same, more).ok();
+        assert_eq!(replay(&other, more).code, 9);
+    }
+    let differs = replay(&other, &[]);
+    assert_eq!(differs.code, 9, "{}{}", differs.out, differs.err);
+    assert!(differs.err.contains("first shop at height 1"), "{}", differs.err);
+    let nowhere = folder.path().join("nowhere");
+    replay(nowhere.to_str().unwrap(), &[]).failed(3, "nowhere");
+
+    if let Some(said) = replayed_in_python(&bundle, &same, "") {
+        assert_eq!(said, "");
+        assert_eq!(replayed_in_python(&bundle, &same, ", open_work=True").unwrap(), "");
+        let said = replayed_in_python(&bundle, &other, "").unwrap();
+        assert!(said.contains("AssertionError") && said.contains("first shop at height 1"), "{said}");
     }
 }

@@ -9,6 +9,7 @@ use std::{
     fs,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
+    process::Output,
 };
 
 const LANGUAGES: [&str; 3] = ["rust", "ts", "python"];
@@ -146,6 +147,20 @@ async fn an_upgrade_is_rehearsed_refused_where_it_diverges_and_on_record_when_it
 
 /// The command that `program new` names, with `mundi` on the path as people have it.
 fn run_tests(project: &Path, lang: &str) {
+    // Types are made again from mundi.json before the tests run.
+    let types = project.join(match lang {
+        "rust" => "src/types.rs",
+        "python" => "vocabulary.py",
+        _ => "src/types.ts",
+    });
+    fs::remove_file(&types).unwrap();
+    let output = tested(project, lang);
+    let said = [output.stdout, output.stderr].concat();
+    assert!(output.status.success(), "{lang}:\n{}", String::from_utf8_lossy(&said));
+    assert!(types.is_file(), "{lang}");
+}
+
+fn tested(project: &Path, lang: &str) -> Output {
     let cache = std::env::var_os("MUNDI_GUESTS_CACHE").map(PathBuf::from);
     let cache = cache.unwrap_or_else(|| PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache/mundi"));
     let mut command = std::process::Command::new("sh");
@@ -157,11 +172,12 @@ fn run_tests(project: &Path, lang: &str) {
         _ => {
             // What `npm install` would make, from what the builder has got already.
             let modules = project.join("node_modules");
-            fs::create_dir_all(&modules).unwrap();
-            for entry in cache.join("typescript/node_modules").read_dir().unwrap().map(Result::unwrap) {
-                std::os::unix::fs::symlink(entry.path(), modules.join(entry.file_name())).unwrap();
+            if fs::create_dir(&modules).is_ok() {
+                for entry in cache.join("typescript/node_modules").read_dir().unwrap().map(Result::unwrap) {
+                    std::os::unix::fs::symlink(entry.path(), modules.join(entry.file_name())).unwrap();
+                }
+                std::os::unix::fs::symlink(project.join("mundi-sdk"), modules.join("mundi-sdk")).unwrap();
             }
-            std::os::unix::fs::symlink(project.join("mundi-sdk"), modules.join("mundi-sdk")).unwrap();
             // What an earlier run has left there is not run again.
             fs::create_dir_all(project.join("target/test")).unwrap();
             fs::write(project.join("target/test/old.test.mjs"), "throw new Error(\"a test of before\")").unwrap();
@@ -172,18 +188,56 @@ fn run_tests(project: &Path, lang: &str) {
     let path = std::env::join_paths(
         [bin.to_owned()].into_iter().chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())),
     );
-    // Types are made again from mundi.json before the tests run.
-    let types = project.join(match lang {
-        "rust" => "src/types.rs",
-        "python" => "vocabulary.py",
-        _ => "src/types.ts",
-    });
-    fs::remove_file(&types).unwrap();
-    let output =
-        command.current_dir(project).env("PATH", path.unwrap()).env_remove("CARGO_TARGET_DIR").output().unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    assert!(output.status.success(), "{lang}:\n{}", String::from_utf8_lossy(&said));
-    assert!(types.is_file(), "{lang}");
+    command.current_dir(project).env("PATH", path.unwrap()).env_remove("CARGO_TARGET_DIR").output().unwrap()
+}
+
+/// A recorded world as a unit test of its project: one line in each language, which finds a change of a handler and one of a running function.
+fn replay_as_a_test(url: &str, project: &Path, lang: &str) {
+    let later = [r#"{"by": 4, "after": "1h"}"#, "--key", "one", "--world", lang, "--timeout", "1s"];
+    at(url, &[&["function", "run", "later"][..], &later].concat());
+    let bundle = project.join("shop.mundi");
+    at(url, &["world", "export", lang, "--output", bundle.to_str().unwrap()]).ok();
+    let (test, line, source, handler, function) = match lang {
+        "rust" => (
+            // Before the other test: cargo stops at the first file that fails.
+            "tests/a_replay.rs",
+            "#[test]\nfn it_replays() {\n    mundi_sdk::testing::replay_bundle(\"shop.mundi\").unwrap();\n}\n",
+            "src/lib.rs",
+            ("&count)?;\n            world.reply", "&(count + 1))?;\n            world.reply"),
+            ("ctx.sleep(&after)", "ctx.sleep(\"5m\")"),
+        ),
+        "python" => (
+            "test_replay.py",
+            "import unittest\nfrom mundi.testing import replay_bundle\nclass It(unittest.TestCase):\n    \
+             def test_it_replays(self):\n        replay_bundle(\"shop.mundi\")\n",
+            "program.py",
+            ("world.put(\"count\", count)", "world.put(\"count\", count + 1)"),
+            ("ctx.sleep(given[\"after\"])", "ctx.sleep(\"5m\")"),
+        ),
+        _ => (
+            "test/replay.test.ts",
+            "import { test } from \"node:test\";\nimport { replayBundle } from \"mundi-sdk/testing\";\n\
+             test(\"it replays\", () => replayBundle(\"shop.mundi\"));\n",
+            "src/program.ts",
+            ("world.put(\"count\", count)", "world.put(\"count\", count + 1)"),
+            ("ctx.sleep(after)", "ctx.sleep(\"5m\")"),
+        ),
+    };
+    fs::write(project.join(test), line).unwrap();
+    run_tests(project, lang);
+    let source = project.join(source);
+    let text = fs::read_to_string(&source).unwrap();
+    let said = |(from, to): (&str, &str)| {
+        assert!(text.contains(from), "{lang}: {from}");
+        fs::write(&source, text.replace(from, to)).unwrap();
+        let output = tested(project, lang);
+        assert!(!output.status.success(), "{lang}: {to}");
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+    };
+    let said_of_handler = said(handler);
+    assert!(said_of_handler.contains("at height 1"), "{lang}: {said_of_handler}");
+    let said_of_function = said(function);
+    assert!(said_of_function.contains("later/one"), "{lang}: {said_of_function}");
 }
 
 #[test]
@@ -271,5 +325,6 @@ fn a_new_project_is_tested_built_uploaded_and_called_in_every_language() {
             assert_eq!(at(&server.url, &["world", "call", lang, "add", add]).ok(), sum, "{lang}");
         }
         assert_eq!(at(&server.url, &["world", "query", lang, "count"]).ok(), "5\n", "{lang}");
+        replay_as_a_test(&server.url, &project, lang);
     }
 }

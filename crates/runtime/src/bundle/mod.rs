@@ -11,8 +11,10 @@
 //! - [`export()`] writes one of a world, while it runs.
 //! - [`Bundle::open`] reads one and checks every frame, every hash and every link of the chain.
 //! - [`Bundle::verify`] replays it from genesis and from its baseline, and needs no engine.
+//! - [`Bundle::rehearse`] runs its history under another program, and needs none, either.
 //! - [`import()`] brings it into a universe.
 
+mod compare;
 mod error;
 mod export;
 mod format;
@@ -21,6 +23,7 @@ mod import;
 mod open;
 mod verify;
 
+pub use compare::BundleCompare;
 pub use error::BundleError;
 pub use export::{ExportedBundle, FrameSink, export};
 pub use format::{Ancestor, Header};

@@ -144,10 +144,10 @@ impl<R: Read + Seek> Bundle<R> {
     }
 
     /// The records from a height on, frame by frame. They were checked; they are checked again, because a file may change.
-    pub(super) fn for_each_record(
+    pub(crate) fn for_each_record<E: From<BundleError>>(
         &self,
-        mut each: impl FnMut(Height, Vec<u8>) -> Result<(), BundleError>,
-    ) -> Result<(), BundleError> {
+        mut each: impl FnMut(Height, Vec<u8>) -> Result<(), E>,
+    ) -> Result<(), E> {
         let mut mark = self.first_record;
         while let Some((records, next)) = self.records_at(mark)? {
             mark = next;

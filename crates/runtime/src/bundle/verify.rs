@@ -47,7 +47,7 @@ impl<R: Read + Seek> Bundle<R> {
         }
         let mut genesis: Option<Verifier> = None;
         let mut tail: Option<Verifier> = None;
-        self.for_each_record(|height, bytes| {
+        self.for_each_record::<BundleError>(|height, bytes| {
             match &mut genesis {
                 Some(verifier) => verifier.apply(self, &bytes)?,
                 None => {

@@ -1,5 +1,7 @@
 //! Rehearsal of an upgrade over the recorded history of a world.
 
+mod bundled;
+
 use super::Ops;
 use crate::{
     Plane, RuntimeError,
@@ -223,13 +225,16 @@ async fn running_instances<P: Plane>(
             return Ok((running, now));
         };
         after = Some(last.clone());
-        for (key, head) in page {
-            let has_ended = matches!(cbor::decode(&head), Ok(Value::Map(head)) if head.contains_key("ended_ns"));
-            if let Some(instance) = key.strip_prefix(FUNCTIONS.open).filter(|_| !has_ended) {
-                running.push(instance.to_owned());
-            }
-        }
+        running.extend(running_in(&page));
     }
+}
+
+/// The instances among some cells that have not ended.
+fn running_in(cells: &[(String, Vec<u8>)]) -> impl Iterator<Item = String> {
+    cells.iter().filter_map(|(key, head)| {
+        let has_ended = matches!(cbor::decode(head), Ok(Value::Map(head)) if head.contains_key("ended_ns"));
+        key.strip_prefix(FUNCTIONS.open).filter(|_| !has_ended).map(str::to_owned)
+    })
 }
 
 enum Checked {
@@ -246,20 +251,29 @@ async fn check_instances<P: Plane>(
     (trial, at_hand): (&mut Trial, &mut AtHand),
     (instances, candidate): (&[String], Hash),
 ) -> Result<Checked, RuntimeError> {
-    let names = instances.iter().map(|instance| Value::Text(instance.as_str().into())).collect();
-    let command = cbor::encode(&Value::Map(BTreeMap::from([("check".into(), Value::Array(names))])));
+    let command = check_command(instances);
     let ask = |objects: &AtHand| trial.ask(objects, candidate, FUNCTIONS_INBOX, &command);
-    let bytes = match with_objects(plane, place, at_hand, ask).await? {
+    Ok(checked(with_objects(plane, place, at_hand, ask).await?))
+}
+
+fn check_command(instances: &[String]) -> Vec<u8> {
+    let names = instances.iter().map(|instance| Value::Text(instance.as_str().into())).collect();
+    cbor::encode(&Value::Map(BTreeMap::from([("check".into(), Value::Array(names))])))
+}
+
+/// The answer of a candidate to that command.
+fn checked(reply: Result<Option<Payload>, String>) -> Checked {
+    let bytes = match reply {
         Ok(Some(Payload::Inline(bytes))) => bytes,
-        Ok(Some(Payload::Blob(..))) => return Ok(Checked::Failed("it says too much about them".to_owned())),
-        Ok(None) => return Ok(Checked::Failed("the program has no durable functions".to_owned())),
-        Err(reason) if reason.starts_with("FUNCTION_NOT_FOUND") => return Ok(Checked::Unknown),
-        Err(reason) => return Ok(Checked::Failed(reason)),
+        Ok(Some(Payload::Blob(..))) => return Checked::Failed("it says too much about them".to_owned()),
+        Ok(None) => return Checked::Failed("the program has no durable functions".to_owned()),
+        Err(reason) if reason.starts_with("FUNCTION_NOT_FOUND") => return Checked::Unknown,
+        Err(reason) => return Checked::Failed(reason),
     };
     let Ok(Value::Map(answer)) = cbor::decode(&bytes) else {
-        return Ok(Checked::Failed("the program has no durable functions".to_owned()));
+        return Checked::Failed("the program has no durable functions".to_owned());
     };
-    let Some(Value::Array(found)) = answer.get("diverged") else { return Ok(Checked::Known(Vec::new())) };
+    let Some(Value::Array(found)) = answer.get("diverged") else { return Checked::Known(Vec::new()) };
     let found = found.iter().filter_map(|found| {
         let Value::Map(found) = found else { return None };
         let text = |name: &str| match found.get(name) {
@@ -272,5 +286,5 @@ async fn check_instances<P: Plane>(
         };
         Some(DivergingFunction { instance: text("instance"), number, why: text("message") })
     });
-    Ok(Checked::Known(found.collect()))
+    Checked::Known(found.collect())
 }

@@ -44,7 +44,7 @@ mod timers;
 mod tokens;
 mod universe_events;
 mod universes;
-mod verify;
+pub(crate) mod verify;
 mod whoami;
 mod why;
 mod workers;

@@ -10,8 +10,8 @@ use super::{
 use crate::{node::Universe, proof::ProofReport};
 use axum::Json;
 use mundi_kernel::rehearse::{Compare, Divergence, Followed};
-use mundi_model::{Code, Height, limits};
-use mundi_runtime::control::{DivergingFunction, RehearseRequest};
+use mundi_model::{Code, Height, WorldId, limits};
+use mundi_runtime::control::{DivergingFunction, RehearseRequest, Rehearsed};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::sync::{Arc, LazyLock};
@@ -66,7 +66,7 @@ pub(super) struct NewRehearsal {
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct RehearsalOf {
+pub(crate) struct RehearsalOf {
     world: String,
     world_name: Option<String>,
     from: u64,
@@ -120,15 +120,22 @@ pub(super) async fn rehearse(
         true => universe.ops().rehearse_upgrade(world, candidate).await?,
         false => universe.ops().rehearse_world(RehearseRequest { world, candidate, from, to, compare }).await?,
     };
-    Ok(Json(RehearsalOf {
-        world: world.to_string(),
-        world_name: universe.ops().names_of_worlds([world].into()).await?.remove(&world),
-        from: done.from.get(),
-        to: done.to.get(),
-        records: done.records,
-        divergence: done.divergence.as_ref().map(divergence),
-        functions: done.functions.into_iter().map(function).collect(),
-    }))
+    let name = universe.ops().names_of_worlds([world].into()).await?.remove(&world);
+    Ok(Json(RehearsalOf::new(world, name, done)))
+}
+
+impl RehearsalOf {
+    pub(crate) fn new(world: WorldId, world_name: Option<String>, done: Rehearsed) -> Self {
+        Self {
+            world: world.to_string(),
+            world_name,
+            from: done.from.get(),
+            to: done.to.get(),
+            records: done.records,
+            divergence: done.divergence.as_ref().map(divergence),
+            functions: done.functions.into_iter().map(function).collect(),
+        }
+    }
 }
 
 fn function(found: DivergingFunction) -> FunctionDivergence {

@@ -4,6 +4,7 @@
 //! what is beyond a bound end the step with the server's code in [`Failure::code`], and leave nothing behind. Only the fuel and
 //! the memory of a component are not counted here.
 
+mod bundle;
 mod children;
 mod functions;
 pub(crate) mod meter;
@@ -15,6 +16,7 @@ use crate::{
     Cause, Effect, Event, Failure, Origin, Outgoing, Program, SendOptions, Sender, Status, Value, World, cbor, host,
     kinds::{EffectError, WorldCall},
 };
+pub use bundle::{replay_bundle, replay_open_work};
 pub use functions::{DurableWorld, Instance, for_each_crash};
 use meter::PAYLOAD_BYTES_MAX;
 use offer::{Offer, check_builtin_receipt};

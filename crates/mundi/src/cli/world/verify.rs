@@ -1,5 +1,7 @@
 //! Verification of worlds on a server, in a data folder or in files; and rehearsals of upgrades.
 
+mod replay_bundle;
+
 use super::{
     super::{
         client::{Paging, Server, escape},
@@ -10,7 +12,9 @@ use super::{
     World, worlds_in,
 };
 use clap::Args;
+use mundi_kernel::rehearse::Compare;
 use mundi_model::{Code, WorldId};
+use mundi_runtime::bundle::BundleCompare;
 use mundi_server::{
     config::Config,
     node::{Node, NodeConfig},
@@ -19,6 +23,7 @@ use mundi_server::{
 };
 use mundi_store::protocol::WorldFilter;
 use serde_json::{Value, json};
+use std::path::PathBuf;
 
 #[derive(Args)]
 pub(crate) struct Verify {
@@ -143,7 +148,7 @@ pub(crate) struct Replay {
     server: Server,
     /// The id or the name of a world.
     world: Option<String>,
-    /// The program that would have run: `todo`, the newest version, or `todo@2`.
+    /// The program that would have run: `todo`, the newest version, or `todo@2`. With --bundle, the folder of a project, which is built, or a component.
     #[arg(long, required_unless_present = "manifest", conflicts_with = "manifest")]
     program: Option<String>,
     /// Or the hash of its manifest.
@@ -158,9 +163,15 @@ pub(crate) struct Replay {
     /// Compare intents, replies and failures only: for a program that keeps its cells in another form.
     #[arg(long)]
     outputs_only: bool,
+    /// Only what an upgrade compares: running instances of durable functions at the head, and the outputs of whatever else is open.
+    #[arg(long, conflicts_with_all = ["from", "to", "outputs_only"])]
+    open_work: bool,
     /// Every live world that runs `--of`.
     #[arg(long, conflicts_with = "world", required_unless_present = "world")]
     all: bool,
+    /// A bundle in place of a world; no server is needed.
+    #[arg(long, value_name = "FILE", requires = "program", conflicts_with_all = ["world", "all", "from", "to"])]
+    bundle: Option<PathBuf>,
     /// The program, or the manifest, whose worlds are meant; the one that would have run if it is not given.
     #[arg(long, value_name = "PROGRAM", requires = "all")]
     of: Option<String>,
@@ -176,6 +187,15 @@ pub(crate) fn diverging_functions(report: &Value) -> impl Iterator<Item = String
 
 impl Replay {
     pub(super) async fn run(self, out: Out) -> Outcome {
+        if let (Some(bundle), Some(program)) = (self.bundle.clone(), self.program.clone()) {
+            let compare = match (self.open_work, self.outputs_only) {
+                (true, _) => BundleCompare::OpenWork,
+                (false, true) => BundleCompare::Steps(Compare::Outputs),
+                (false, false) => BundleCompare::Steps(Compare::Everything),
+            };
+            let report = replay_bundle::rehearsed(out, bundle, program.into(), compare).await?;
+            return self.report(out, &[report]);
+        }
         let worlds = match (&self.world, self.of.as_ref().or(self.program.as_ref()).or(self.manifest.as_ref())) {
             (Some(world), _) => vec![world.clone()],
             (None, Some(of)) => {
@@ -199,8 +219,11 @@ impl Replay {
     }
 
     fn form(&self) -> Value {
-        let Self { program, manifest, from, to, outputs_only, .. } = self;
-        json!({ "program": program, "manifest": manifest, "from": from, "to": to, "outputs_only": outputs_only })
+        let Self { program, manifest, from, to, outputs_only, open_work, .. } = self;
+        json!({
+            "program": program, "manifest": manifest, "from": from, "to": to, "outputs_only": outputs_only,
+            "open_work": open_work,
+        })
     }
 
     fn report(&self, out: Out, reports: &[Value]) -> Outcome {
