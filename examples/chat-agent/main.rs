@@ -1,6 +1,8 @@
 //! An agent: a model that may use a tool, in a world that forgets nothing.
 
 mod agent;
+#[allow(unreachable_pub, reason = "elsewhere the same source is a crate of its own")]
+#[path = "durable/rust/src/lib.rs"]
 mod durable;
 mod fake_model;
 
@@ -35,7 +37,7 @@ async fn main() -> Result<(), Failed> {
     let programs = if flags.is_empty() {
         Programs::new().native("agent", 1, agent::Agent, agent::declare)
     } else {
-        Programs::new().native("agent", 1, Native::<durable::Agent>::default(), durable::declare)
+        Programs::new().native("agent", 1, Native::<durable::Agent>::default(), agent::declare)
     };
     let config = NodeConfig { llm: Some(llm), http, ..NodeConfig::default() };
     let node = Node::open(folder.path(), programs, config).await?;

@@ -1,5 +1,7 @@
 //! Three orders, by handlers or with `--durable` by a durable function, and a shop that keeps a ledger of what was really done.
 
+#[allow(unreachable_pub, reason = "elsewhere the same source is a crate of its own")]
+#[path = "durable/rust/src/lib.rs"]
 mod durable;
 mod saga;
 
@@ -40,7 +42,7 @@ async fn main() -> Result<(), Failed> {
     let shop = format!("http://{}", shop(ledger.clone())?);
     let http = HttpConfig { private_hosts_allowed: ["127.0.0.1".to_owned()].into(), ..HttpConfig::default() };
     let programs = if std::env::args().any(|argument| argument == "--durable") {
-        Programs::new().native("order", 1, Native::<durable::Order>::default(), durable::declare)
+        Programs::new().native("order", 1, Native::<durable::Order>::default(), saga::declare)
     } else {
         Programs::new().native("order", 1, saga::Order, saga::declare)
     };

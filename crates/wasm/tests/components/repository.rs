@@ -16,7 +16,9 @@ fn the_contract_is_the_same_everywhere() {
 
 #[test]
 fn a_program_in_three_languages_has_one_declaration_and_the_types_that_follow_from_it() {
-    for folder in ["examples/order-saga", "examples/todo-agent", "sdk/kinds", "sdk/awaits"] {
+    let durable = ["order-saga", "payment-saga", "chat-agent"].map(|example| format!("examples/{example}/durable"));
+    let others = ["examples/order-saga", "examples/todo-agent", "sdk/kinds", "sdk/awaits"].map(str::to_owned);
+    for folder in durable.into_iter().chain(others) {
         let of = |path: &str| read(&format!("{folder}/{path}"));
         let declared = of("rust/mundi.json");
         for other in ["typescript", "python"] {

@@ -1,22 +1,19 @@
-//! The same agent as a durable function: a conversation is a loop.
+//! The agent as a durable function: a conversation is a loop. `../../main.rs` runs this source as a native program, `mundi program build` makes a
+//! component of it.
 
-use mundi::manifest::Manifest;
+pub mod types;
+
 use mundi_sdk::{
-    Event, Failure, Program, Value, World,
-    functions::{Ctx, Done, FunctionError, Functions},
+    Event, Failure, Program, Value, World, durable,
+    functions::{Ctx, FunctionError, Functions},
     kinds::HttpRequest,
 };
 use serde_json::json;
 
-pub(crate) struct Agent;
+pub struct Agent;
 
-const OFFER: &str = r#"{"events": {"ask": {"type": "string"}}, "effects": {"llm.chat": {}, "http.request": {}}}"#;
-
-pub(crate) fn declare(manifest: &mut Manifest) {
-    crate::agent::declare(manifest);
-}
-
-async fn ask(ctx: Ctx, question: String) -> Result<Done, FunctionError> {
+#[durable]
+async fn ask(ctx: Ctx, question: String) -> Result<Value, FunctionError> {
     let tool = json!({ "type": "function", "function": {
         "name": "fetch", "description": "Fetches a page.",
         "parameters": { "type": "object", "properties": { "url": { "type": "string" } }, "required": ["url"] },
@@ -27,7 +24,7 @@ async fn ask(ctx: Ctx, question: String) -> Result<Done, FunctionError> {
         let heard: Value = ctx.effect("llm.chat", &params).await?;
         let calls = heard["tool_calls"].as_array().cloned().unwrap_or_default();
         if calls.is_empty() {
-            return ctx.done(&heard["content"]);
+            return Ok(heard["content"].clone());
         }
         let said = |call: &Value| {
             let function = json!({ "name": call["name"], "arguments": call["arguments"] });
@@ -45,7 +42,8 @@ async fn ask(ctx: Ctx, question: String) -> Result<Done, FunctionError> {
             // An error is told to the model, too: it may know what to do.
             let content = match page.await {
                 Ok(response) => String::from_utf8_lossy(response.bytes()).into_owned(),
-                Err(error) => error.to_string(),
+                Err(error) if error.effect().is_some() => error.to_string(),
+                Err(error) => return Err(error),
             };
             messages.push(json!({ "role": "tool", "tool_call_id": call["id"], "content": content }));
         }
@@ -53,9 +51,11 @@ async fn ask(ctx: Ctx, question: String) -> Result<Done, FunctionError> {
 }
 
 impl Program for Agent {
-    const OFFER: &'static str = OFFER;
+    const OFFER: &'static str = include_str!("../mundi.json");
 
     fn handle(world: &mut World, event: &Event) -> Result<(), Failure> {
-        Functions::new(OFFER).durable("ask", ask).handle(world, event).map(drop)
+        Functions::new(Self::OFFER).with::<ask>().handle(world, event).map(drop)
     }
 }
+
+mundi_sdk::export!(Agent);
