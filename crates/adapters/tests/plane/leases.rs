@@ -14,8 +14,8 @@ use mundi_kernel::{
     registry::native_descriptor,
 };
 use mundi_model::{
-    Hash, Value, WorldId, WorldName, cbor,
-    pool::{ClientId, LeaseId, OperationId, ResourceId},
+    Code, Coded, Hash, Value, WorldId, WorldName, cbor,
+    pool::{ClientId, LeaseAuthority, LeaseId, OperationId, ResourceId},
     record::{Input, Payload},
 };
 use mundi_runtime::{
@@ -184,4 +184,33 @@ fn an_effect_begins_while_its_world_holds_the_lease_and_is_stale_after_a_revoke(
     assert_eq!(setting.work(2, "next holder", &token(next)), (Json::Null, 3));
     assert_eq!(setting.work(1, "reclaimed", &token(lease)), (json!("STALE_EPOCH"), 3));
     assert_eq!(setting.work(1, "lease of another", &token(next)), (json!("STALE_EPOCH"), 3));
+}
+
+/// A program that lost its lease, and does not know it, acts as if it had it: by the pool's commands and by effects.
+#[test]
+fn a_program_of_an_older_epoch_is_refused_wherever_it_acts() {
+    let setting = setting();
+    let lease = setting.lease(1, "first");
+    let lost = json!({ "lease_id": lease, "lease_epoch": 1 });
+    let acts_in_vain = |stage: &str| {
+        for command in ["activate", "release"] {
+            let replied = setting.reply(1, &format!("{command} {stage}"), &json!({ command: lost }));
+            assert_eq!(replied["result"], "stale_epoch", "{command} {stage}: {replied}");
+        }
+        let before = setting.outside.calls().len();
+        assert_eq!(setting.work(1, &format!("effect {stage}"), &token(lease)), (json!("STALE_EPOCH"), before));
+        let (ops, authority) = (ops(&setting.rig), LeaseAuthority { epoch: 1, holder: world_id(1).into() });
+        let beat = setting.rig.executor.block_on(async move {
+            let pool = ops.pool(&"gpus".parse().unwrap()).await.unwrap();
+            ops.pool_beat(&pool, lease, authority).await
+        });
+        assert_eq!(beat.unwrap_err().code(), Code::StaleEpoch, "{stage}");
+    };
+    setting.operate(Command::revoke(lease));
+    acts_in_vain("revoking");
+    setting.operate(Command::Reclaim { lease_id: lease });
+    acts_in_vain("reclaimed");
+    let next = setting.lease(2, "second");
+    acts_in_vain("leased again");
+    assert_eq!(setting.work(2, "next holder", &token(next)), (Json::Null, 1), "and the next holder acts");
 }
