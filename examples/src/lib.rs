@@ -73,3 +73,8 @@ fn serve(stream: &TcpStream, answer: &dyn Fn(&Request) -> Answer) -> std::io::Re
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/reference/sdk-rust.md")]
 struct SdkPage;
+
+/// The program in Rust on the page for those who come from other tools.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/guides/from-other-tools.md")]
+struct OtherTools;

@@ -69,24 +69,32 @@ fn run_typescript(test: &Path, folder: &Path) {
     assert!(!said.contains("# tests 0"), "{said}");
 }
 
+/// The examples with tests in three languages.
+const EXAMPLES: [&str; 4] = ["todo-agent", "order-saga/durable", "payment-saga/durable", "chat-agent/durable"];
+
 /// The tests that the examples have. Those in Python need no compiler and run with the tests of the SDK in Python, below.
 #[test]
 #[ignore = "needs the compilers of guests: cargo xtask guests"]
 fn the_tests_of_the_examples_pass() {
     let (examples, folder) = (repository().join("examples").canonicalize().unwrap(), tempfile::tempdir().unwrap());
     let mut tests = 0;
-    for example in ["todo-agent/rust", "order-saga/rust"] {
+    for example in EXAMPLES.map(|example| format!("{example}/rust")).into_iter().chain(["order-saga/rust".to_owned()]) {
         tell(&format!("the tests of examples/{example}"));
         let mut cargo = Command::new("cargo");
-        cargo.args(["test", "--locked", "--tests"]).current_dir(examples.join(example));
+        cargo.args(["test", "--locked", "--tests"]).current_dir(examples.join(&example));
         // What they depend on is compiled once for all of them, and again only if it changes.
         let said = run(cargo.env("CARGO_TARGET_DIR", builder().cache.join("examples")));
         tests += said.lines().filter(|line| line.starts_with("test ") && line.ends_with(" ... ok")).count();
     }
-    assert!(tests > 5, "only {tests} tests in Rust ran");
+    assert!(tests > 14, "only {tests} tests in Rust ran");
     if languages().contains(&Language::TypeScript) {
-        builder().types(&examples.join("todo-agent/typescript")).unwrap();
-        run_typescript(&examples.join("todo-agent/typescript/test/agent.test.ts"), folder.path());
+        for project in EXAMPLES.map(|example| examples.join(example).join("typescript")) {
+            tell(&format!("the tests of {}", project.display()));
+            builder().types(&project).unwrap();
+            for test in std::fs::read_dir(project.join("test")).unwrap() {
+                run_typescript(&test.unwrap().path(), folder.path());
+            }
+        }
     }
 }
 
@@ -125,12 +133,58 @@ fn the_tests_of_the_sdk_in_typescript_pass() {
             std::fs::write(path, text).unwrap();
         }
         run_typescript(&project.join("test/order.test.ts"), folder.path());
+
+        // And the program of the page for those who come from other tools.
+        let page = OTHER_TOOLS.map(|tool| section_of(tool, "ts")).into_iter().find(|(_, sources)| !sources.is_empty());
+        let (declared, sources) = page.unwrap();
+        let project = folder.path().join("hello");
+        for (name, text) in
+            [("mundi.json", &declared), ("src/program.ts", &sources[0]), ("test/hello.test.ts", &sources[1])]
+        {
+            let path = project.join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        run_typescript(&project.join("test/hello.test.ts"), folder.path());
     }
+}
+
+/// The sections of `docs/guides/from-other-tools.md` that have a program in TypeScript or Python.
+const OTHER_TOOLS: [&str; 3] = ["Temporal", "DBOS", "LangGraph"];
+
+/// The declaration in a section of that page, and its programs and tests in one language.
+fn section_of(tool: &str, language: &str) -> (String, Vec<String>) {
+    let page = std::fs::read_to_string(repository().join("docs/guides/from-other-tools.md")).unwrap();
+    let section = page.split("\n## ").find(|section| section.starts_with(tool)).unwrap();
+    (blocks_of(section, "json").remove(0), blocks_of(section, language))
+}
+
+/// No compiler is needed, as for the tests of the SDK in Python.
+#[test]
+fn the_programs_in_python_for_those_who_come_from_other_tools_pass_their_tests() {
+    let sdk = repository().join("sdk/python").canonicalize().unwrap();
+    let mut tested = 0;
+    for tool in OTHER_TOOLS {
+        let (declared, sources) = section_of(tool, "python");
+        let [program, test] = &sources[..] else { continue };
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in [("mundi.json", &declared), ("program.py", program), ("test_program.py", test)] {
+            std::fs::write(folder.path().join(name), text).unwrap();
+        }
+        let mut python = Command::new("python3");
+        python.args(["-m", "unittest", "test_program"]).current_dir(folder.path()).env("PYTHONPATH", &sdk);
+        assert!(run(&mut python).contains("Ran 1 test"), "{tool}");
+        tested += 1;
+    }
+    assert_eq!(tested, 2);
 }
 
 /// The code on a page, in one language.
 fn blocks(page: &str, language: &str) -> Vec<String> {
-    let page = std::fs::read_to_string(repository().join(page)).unwrap();
+    blocks_of(&std::fs::read_to_string(repository().join(page)).unwrap(), language)
+}
+
+fn blocks_of(page: &str, language: &str) -> Vec<String> {
     let begin = format!("```{language}\n");
     page.split(&begin).skip(1).map(|block| block.split("```").next().unwrap().to_owned()).collect()
 }
@@ -139,7 +193,8 @@ fn blocks(page: &str, language: &str) -> Vec<String> {
 #[test]
 fn the_tests_of_the_sdk_in_python_pass() {
     let sdk = repository().join("sdk/python").canonicalize().unwrap();
-    for (folder, tests) in [(sdk.clone(), "tests"), (repository().join("examples/todo-agent/python"), ".")] {
+    let examples = EXAMPLES.map(|example| (repository().join("examples").join(example).join("python"), "."));
+    for (folder, tests) in examples.into_iter().chain([(sdk.clone(), "tests")]) {
         let mut python = Command::new("python3");
         python.args(["-m", "unittest", "discover", "-s", tests]).current_dir(folder).env("PYTHONPATH", &sdk);
         let output = python.env("PYTHONDONTWRITEBYTECODE", "1").output().unwrap();
