@@ -167,7 +167,7 @@ pub(crate) struct Replay {
     #[arg(long, conflicts_with_all = ["from", "to", "outputs_only"])]
     open_work: bool,
     /// Every live world that runs `--of`.
-    #[arg(long, conflicts_with = "world", required_unless_present = "world")]
+    #[arg(long, conflicts_with = "world", required_unless_present_any = ["world", "bundle"])]
     all: bool,
     /// A bundle in place of a world; no server is needed.
     #[arg(long, value_name = "FILE", requires = "program", conflicts_with_all = ["world", "all", "from", "to"])]
