@@ -1,7 +1,7 @@
 //! The surroundings of every role: engine, blobs, segments, time, randomness, programs, tasks.
 
 use mundi_engine::Engine;
-use mundi_kernel::Registry;
+use mundi_kernel::{Registry, manifest::Retry};
 use mundi_store::{Clock, Done, Entropy, Protocol, StoreError, blob::Blobs, journal::Segments};
 use std::{future::Future, pin::Pin, sync::Arc};
 
@@ -26,6 +26,8 @@ pub trait Plane: Clone + Send + Sync + 'static {
     fn entropy(&self) -> &dyn Entropy;
     fn registry(&self) -> &Arc<Registry>;
     fn spawner(&self) -> &dyn Spawn;
+    /// How effects are tried again whose manifest does not say it.
+    fn retry(&self) -> Retry;
 
     fn now_ns(&self) -> u64 {
         self.clock().now_ns()
@@ -54,6 +56,7 @@ pub struct Services<E, B, S> {
     pub entropy: Arc<dyn Entropy>,
     pub registry: Arc<Registry>,
     pub spawner: Arc<dyn Spawn>,
+    pub retry: Retry,
 }
 
 impl<E: Engine, B: Blobs + Clone + 'static, S: Segments + Clone + 'static> Plane for Services<E, B, S> {
@@ -87,5 +90,9 @@ impl<E: Engine, B: Blobs + Clone + 'static, S: Segments + Clone + 'static> Plane
 
     fn spawner(&self) -> &dyn Spawn {
         &*self.spawner
+    }
+
+    fn retry(&self) -> Retry {
+        self.retry
     }
 }

@@ -10,7 +10,7 @@ use mundi_runtime::{
     calls::Calls,
     control::Ops,
     delivery::local::{Acknowledgement, Awaits},
-    effects::{Adapter, AdapterWorker, AdapterWorkerConfig, slots::EffectSlots},
+    effects::{Adapter, AdapterWorker, AdapterWorkerConfig, slots::EffectSlots, usual_retry},
     metrics::Metrics,
     orchestrator::{Orchestrator, OrchestratorConfig},
     shell::{Shell, ShellConfig, WorkerCommands},
@@ -180,6 +180,7 @@ impl Ground {
             entropy: self.entropy.clone(),
             registry: self.registry.clone(),
             spawner: Arc::new(node.clone()),
+            retry: usual_retry(),
         }
     }
 

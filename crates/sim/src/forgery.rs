@@ -20,6 +20,7 @@ use mundi_runtime::{
     bundle::{Bundle, FrameSink, export},
     calls::Calls,
     control::Ops,
+    effects::usual_retry,
     lifecycle::{ForkAt, NewWorld, create, register_trusted},
     testing::{Executor, call, manifest, register},
     world::{CycleBudget, Progress, WorldHost},
@@ -76,7 +77,8 @@ fn plane(executor: &Executor) -> ForgeryPlane {
     let (clock, entropy) = (Arc::new(executor.clone()), Arc::new(CountingEntropy::default()));
     let blobs = Cas::new(engine.clone(), objects.clone(), clock.clone(), entropy.clone(), CasConfig::default());
     let segments = SegmentStore::new(engine.clone(), objects);
-    Services { engine, blobs, segments, clock, entropy, registry: REGISTRY.clone(), spawner: Arc::new(executor.node()) }
+    let (registry, spawner) = (REGISTRY.clone(), Arc::new(executor.node()));
+    Services { engine, blobs, segments, clock, entropy, registry, spawner, retry: usual_retry() }
 }
 
 async fn grow(plane: &ForgeryPlane) -> Result<Vec<u8>, RuntimeError> {

@@ -12,7 +12,7 @@ use mundi_runtime::{
     Plane, Services, Spawn, Task,
     calls::Calls,
     control::Ops,
-    effects::{Adapter, AdapterWorkerConfig, Call},
+    effects::{Adapter, AdapterWorkerConfig, Call, usual_retry},
     lifecycle::{NewWorld, create, register_trusted},
     metrics::Metrics,
     testing::{manifest, register, script_event},
@@ -85,7 +85,7 @@ fn plane(folder: &Path) -> KillPlane {
     let mut registry = Registry::new();
     register(&mut registry);
     let (registry, spawner) = (Arc::new(registry), Arc::new(Machine));
-    Services { engine, blobs, segments, clock, entropy, registry, spawner }
+    Services { engine, blobs, segments, clock, entropy, registry, spawner, retry: usual_retry() }
 }
 
 async fn create_worlds(plane: &KillPlane) {

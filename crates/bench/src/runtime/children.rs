@@ -106,8 +106,8 @@ fn executor(
     universe: UniverseId,
     engine: Counting<AnyEngine>,
 ) -> Result<ChildExecutor<CountingPlane>, Box<dyn Error>> {
-    let Services { blobs, segments, clock, entropy, registry, spawner, .. } = node.plane().clone();
-    let plane = Services { engine, blobs, segments, clock, entropy, registry, spawner };
+    let Services { blobs, segments, clock, entropy, registry, spawner, retry, .. } = node.plane().clone();
+    let plane = Services { engine, blobs, segments, clock, entropy, registry, spawner, retry };
     let worker = WorkerId::new(EXECUTOR).ok_or("a worker has a number")?;
     Ok(ChildExecutor::new(plane, universe, worker, ChildExecutorConfig::default()).serve(Arc::new(Nothing)))
 }

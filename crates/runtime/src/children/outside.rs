@@ -230,7 +230,8 @@ impl<P: Plane> RunCalls<'_, P> {
                 "the manifest wants signed receipts of `{kind}`, and a child's own calls have none"
             )));
         }
-        Ok((adapter.clone(), effect_terms(&self.manifest.manifest.effect_policies(kind))))
+        let policies = self.manifest.manifest.effect_policies(kind);
+        Ok((adapter.clone(), effect_terms(&policies, self.outside.plane.retry())))
     }
 
     fn first_attempt(&self, kind: &str, params: Value, (key, timeout_ms): (IntentHash, u64)) -> Call {

@@ -22,6 +22,7 @@ use mundi_kernel::{
     Confined,
     fork::Fork,
     intents::OpenIntent,
+    manifest::Retry,
     turn::{Publish, PublishTimer, TurnOutput},
 };
 use mundi_model::{
@@ -180,7 +181,7 @@ pub(crate) fn dispatch<P: Plane>(
     output: &TurnOutput,
     now_ns: u64,
 ) -> Dispatched {
-    let announced = Announced::of(records);
+    let announced = Announced::of(records, plane.retry());
     let (effects, receipts) = decided.split(fence, output, &announced, now_ns);
     let timers = output.timers.iter().filter_map(|timer| announced.timer(fence, timer, now_ns)).collect();
     let starts = Starts::reserve(slots, &effects, now_ns, || plane.random());
@@ -354,7 +355,7 @@ async fn effects<P: Plane>(
             trace: None,
             correlation_id: None,
             call: None,
-            terms: effect_terms(&manifest.manifest.effect_policies(&publish.intent.kind)),
+            terms: effect_terms(&manifest.manifest.effect_policies(&publish.intent.kind), plane.retry()),
             lease,
         });
     }
@@ -380,6 +381,7 @@ fn timers(fork: &Fork, now_ns: u64) -> Vec<TimerItem> {
 /// Where each intent of a turn is journaled, with the trace and the correlation id of the item that led to it.
 struct Announced {
     intents: BTreeMap<IntentHash, Announcement>,
+    retry: Retry,
 }
 
 #[derive(Clone)]
@@ -392,7 +394,7 @@ struct Announcement {
 }
 
 impl Announced {
-    fn of(records: &[Sealed]) -> Self {
+    fn of(records: &[Sealed], retry: Retry) -> Self {
         let (mut intents, mut trace, mut correlation) = (BTreeMap::<_, Announcement>::new(), None, None);
         let (mut call, mut of_step) = (None, Vec::new());
         for record in records.iter().map(Sealed::record) {
@@ -421,7 +423,7 @@ impl Announced {
                 _ => {}
             }
         }
-        Self { intents }
+        Self { intents, retry }
     }
 
     fn effect(&self, fence: Fence, publish: &Publish, lease: Option<EffectLease>, now_ns: u64) -> Option<EffectItem> {
@@ -437,7 +439,7 @@ impl Announced {
             policy_context: Some(publish.manifest),
             published_at_ns: now_ns,
             trace,
-            terms: effect_terms(&publish.policies),
+            terms: effect_terms(&publish.policies, self.retry),
             correlation_id,
             call,
             lease,

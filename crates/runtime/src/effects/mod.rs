@@ -20,4 +20,5 @@ mod worker;
 pub use adapter::{Adapter, Call, denied, failed, invalid, refused, too_large};
 pub use pace::{EffectPace, Unpaced};
 pub(crate) use terms::effect_terms;
+pub use terms::usual_retry;
 pub use worker::{AdapterWorker, AdapterWorkerConfig};

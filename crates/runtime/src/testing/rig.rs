@@ -3,6 +3,7 @@
 use super::{Executor, Node, manifest, register};
 use crate::{
     Plane, RuntimeError, Services,
+    effects::usual_retry,
     lifecycle::{NewWorld, create, register_trusted},
     world::{CycleBudget, Progress, WorldHost},
 };
@@ -67,6 +68,7 @@ impl<E: Engine> Rig<E> {
             entropy: Arc::new(CountingEntropy::default()),
             registry: Arc::new(registry),
             spawner: Arc::new(executor.node()),
+            retry: usual_retry(),
         };
         let universe = UniverseId::from_bytes([1; 16]);
         let bytes = manifest().to_bytes();

@@ -40,10 +40,10 @@ fn bench() -> Bench {
     rig.executor.block_on(async move { creating.create(world_id(0)).await.unwrap() });
     let objects = FaultyObjects::in_memory().with_clock(Arc::new(rig.executor.clone()));
     (0..1_000).for_each(|request| objects.script(request, Fault::Slow(SECOND)));
-    let Services { engine, blobs, clock, entropy, registry, .. } = rig.plane.clone();
+    let Services { engine, blobs, clock, entropy, registry, retry, .. } = rig.plane.clone();
     let segments = SegmentStore::new(engine.clone(), Objects::new(Arc::new(objects.clone())));
     let spawner = Arc::new(rig.executor.node());
-    let plane = Services { engine, blobs, segments, clock, entropy, registry, spawner };
+    let plane = Services { engine, blobs, segments, clock, entropy, registry, spawner, retry };
     let config = WorkerConfig {
         runners: 1,
         snapshots: SnapshotPolicy { records: 20, ..SnapshotPolicy::default() },

@@ -246,11 +246,11 @@ fn troubled(trouble: Trouble) -> (Rig, Arc<Mutex<Trouble>>, WorldWorker<Troubled
     let creating = rig.clone();
     rig.executor.block_on(async move { creating.create(world_id(0)).await.unwrap() });
     send(&rig, 0, &["add n"]);
-    let Services { engine, blobs, segments, clock, entropy, registry, .. } = rig.plane.clone();
+    let Services { engine, blobs, segments, clock, entropy, registry, retry, .. } = rig.plane.clone();
     let trouble = Arc::new(Mutex::new(trouble));
     let blobs = TroubledBlobs { blobs, trouble: trouble.clone(), reads: Arc::default() };
     let spawner = Arc::new(rig.executor.node());
-    let plane = Services { engine, blobs, segments, clock, entropy, registry, spawner };
+    let plane = Services { engine, blobs, segments, clock, entropy, registry, spawner, retry };
     let config = WorkerConfig::new(rig.universe, WorkerId::new(1).unwrap());
     let worker = WorldWorker::start(plane, config, Calls::default(), Arc::new(Metrics::default()));
     rig.executor.run_for(10 * MINUTE);

@@ -422,8 +422,8 @@ fn the_age_of_an_inbox_is_that_of_its_oldest_item_and_a_paused_one_has_none() {
 fn how_an_effect_ended_is_found_behind_the_segment_that_it_was_asked_for_in() {
     let rig = Rig::new(1);
     let segments = SegmentStore::new(rig.plane.engine.clone(), open("memory:///").unwrap());
-    let Services { engine, blobs, clock, entropy, registry, spawner, .. } = rig.plane.clone();
-    let plane = Services { engine, blobs, segments, clock, entropy, registry, spawner };
+    let Services { engine, blobs, clock, entropy, registry, spawner, retry, .. } = rig.plane.clone();
+    let plane = Services { engine, blobs, segments, clock, entropy, registry, spawner, retry };
     let (ops, acting, world) = (Ops::new(plane, rig.universe, Calls::default()), rig.clone(), world_id(1));
     rig.executor.block_on(async move {
         acting.create(world).await.unwrap();
@@ -452,8 +452,8 @@ fn how_an_effect_ended_is_found_behind_the_segment_that_it_was_asked_for_in() {
 fn upkeep_is_done_here_for_a_world_that_nobody_runs_and_asked_of_the_worker_that_does() {
     let rig = Rig::new(1);
     let segments = SegmentStore::new(rig.plane.engine.clone(), open("memory:///").unwrap());
-    let Services { engine, blobs, clock, entropy, registry, spawner, .. } = rig.plane.clone();
-    let plane = Services { engine, blobs, segments, clock, entropy, registry, spawner };
+    let Services { engine, blobs, clock, entropy, registry, spawner, retry, .. } = rig.plane.clone();
+    let plane = Services { engine, blobs, segments, clock, entropy, registry, spawner, retry };
     let ops = Ops::new(plane.clone(), rig.universe, Calls::default());
     let (preparing, asking, world) = (rig.clone(), ops.clone(), world_id(1));
     rig.executor.block_on(async move {

@@ -34,11 +34,11 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let rig = Rig::new(1);
-        let Services { engine, clock, entropy, registry, spawner, .. } = rig.plane.clone();
+        let Services { engine, clock, entropy, registry, spawner, retry, .. } = rig.plane.clone();
         let objects = Objects::new(Arc::new(FaultyObjects::in_memory()));
         let blobs = Cas::new(engine.clone(), objects.clone(), clock.clone(), entropy.clone(), CasConfig::default());
         let segments = SegmentStore::new(engine.clone(), objects);
-        let plane = Services { engine, blobs, segments, clock, entropy, registry, spawner };
+        let plane = Services { engine, blobs, segments, clock, entropy, registry, spawner, retry };
         Self { rig, plane, metrics: Arc::default() }
     }
 

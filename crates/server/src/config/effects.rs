@@ -1,13 +1,15 @@
-//! The section `[effects]`: how many effects are carried out at a time.
+//! The section `[effects]`: how many effects are carried out at a time, and how they are tried again.
 
 use super::{ConfigError, check::within};
-use mundi_runtime::effects::{AdapterWorkerConfig, attempts::AttemptBounds};
+use mundi_kernel::manifest::Retry;
+use mundi_model::limits;
+use mundi_runtime::effects::{AdapterWorkerConfig, attempts::AttemptBounds, usual_retry};
 use mundi_store::{protocol::KindCap, values::RateTerms};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
-/// How many effects are carried out at a time.
+/// How many effects are carried out at a time, and how they are tried again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct EffectsSection {
@@ -17,6 +19,8 @@ pub struct EffectsSection {
     pub attempts_at_a_time_max: usize,
     /// Attempts that this process begins in a second, of all kinds and universes together.
     pub attempts_per_second_max: u32,
+    /// The retry policy of effects whose manifest sets none.
+    pub retry: RetrySection,
     /// By kind, such as `[effects.kinds."http.request"]`.
     pub kinds: BTreeMap<String, KindSection>,
 }
@@ -28,6 +32,7 @@ impl Default for EffectsSection {
             calls_max: AdapterWorkerConfig::default().calls_max,
             attempts_at_a_time_max: at_a_time_max,
             attempts_per_second_max: per_second_max,
+            retry: RetrySection::default(),
             kinds: BTreeMap::new(),
         }
     }
@@ -43,6 +48,7 @@ impl EffectsSection {
                 "no effect could be carried out: the limit must be above zero",
             ));
         }
+        self.retry.check()?;
         for (kind, section) in &self.kinds {
             section.check().map_err(|cause| ConfigError::new(format!("effects.kinds.{kind:?}"), cause))?;
         }
@@ -61,6 +67,40 @@ impl EffectsSection {
             universe_caps: self.kinds.iter().map(|(kind, section)| (kind.clone(), section.cap())).collect(),
             ..AdapterWorkerConfig::default()
         }
+    }
+}
+
+/// How effects are tried again whose manifest does not say it. It holds for effects that are requested from then on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RetrySection {
+    /// Attempts of an effect whose manifest sets no `retry`; after the last one its world gets an `error` receipt.
+    pub attempts_max: u32,
+    /// The wait before its second attempt; it doubles with each further one.
+    pub backoff_ms: u64,
+    /// The longest wait between two of its attempts.
+    pub backoff_ms_max: u64,
+}
+
+impl Default for RetrySection {
+    fn default() -> Self {
+        let Retry { attempts_max, backoff_ms, backoff_ms_max } = usual_retry();
+        Self { attempts_max, backoff_ms, backoff_ms_max }
+    }
+}
+
+impl RetrySection {
+    pub(super) fn policy(&self) -> Retry {
+        let Self { attempts_max, backoff_ms, backoff_ms_max } = *self;
+        Retry { attempts_max, backoff_ms, backoff_ms_max }
+    }
+
+    /// As far as a manifest may go.
+    fn check(&self) -> Result<(), ConfigError> {
+        let waits = limits::EFFECT_BACKOFF_MS_MIN..=limits::EFFECT_BACKOFF_MS_MAX;
+        within("effects.retry.attempts_max", u64::from(self.attempts_max), 1..=limits::EFFECT_ATTEMPTS_MAX)?;
+        within("effects.retry.backoff_ms", self.backoff_ms, waits.clone())?;
+        within("effects.retry.backoff_ms_max", self.backoff_ms_max, waits)
     }
 }
 

@@ -108,6 +108,7 @@ impl Config {
             watch_interval: self.watcher.interval(),
             adapters: self.effects.adapters(),
             attempts: self.effects.attempts(),
+            retry: self.effects.retry.policy(),
             http: self.http.adapter(),
             llm: self.llm.adapter()?,
             process: self.process.adapter()?,

@@ -175,7 +175,7 @@ mod tests {
         ("data", "Where everything is kept that no database and no object store keeps."),
         (
             "effects",
-            "How many effects are carried out at a time. NAME is a kind, such as `[effects.kinds.\"http.request\"]`.",
+            "How many effects are carried out at a time, and how they are tried again. NAME is a kind, such as `[effects.kinds.\"http.request\"]`.",
         ),
         ("engine", "The transactional engine: a folder, or PostgreSQL or FoundationDB for fleets."),
         ("http", "The adapter of `http.request`."),

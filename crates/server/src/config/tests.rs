@@ -2,6 +2,7 @@
 
 use super::{show::without_password, *};
 use crate::node::AdmissionPolicy;
+use mundi_kernel::manifest::Retry;
 use mundi_model::Coded;
 use mundi_runtime::{
     effects::attempts::AttemptBounds,
@@ -217,6 +218,10 @@ fn every_policy_reaches_the_node() {
         margin_records = 6
         records_min = 7
         records_max = 8
+        [effects.retry]
+        attempts_max = 20
+        backoff_ms = 21
+        backoff_ms_max = 22
         [api]
         inbox_age_ms_max = 1500
         memory_bytes_max = 99
@@ -252,6 +257,7 @@ fn every_policy_reaches_the_node() {
     assert_eq!((node.content.inline_bytes_max, node.inbox_grace), (7, Duration::from_secs(2)));
     assert_eq!((node.dedupe_window, node.deaths_max), (Duration::from_secs(70), 19));
     assert_eq!(node.snapshots, SnapshotPolicy { records: 16, bytes: 17, age_ns: 18_000_000 });
+    assert_eq!(node.retry, Retry { attempts_max: 20, backoff_ms: 21, backoff_ms_max: 22 });
     let admission = AdmissionPolicy { inbox_age_max: Some(Duration::from_millis(1_500)), memory_bytes_max: Some(99) };
     assert_eq!(node.admission, admission);
     assert_eq!((node.replay_log, node.replay_log_bytes_max), (Some("/tmp/replay.ndjson".into()), 5_000));
@@ -292,6 +298,10 @@ fn a_number_out_of_its_range_is_refused_with_what_is_allowed() {
         ("shell", "batch_max = 257", "1 to 256"),
         ("shell", "idle_ms_max = 9", "10 to 600000"),
         ("objects", "inline_bytes_max = 16385", "0 to 16384"),
+        ("effects.retry", "attempts_max = 0", "1 to 100"),
+        ("effects.retry", "attempts_max = 101", "1 to 100"),
+        ("effects.retry", "backoff_ms = 9", "10 to 86400000"),
+        ("effects.retry", "backoff_ms_max = 86400001", "10 to 86400000"),
         ("api", "inbox_age_ms_max = 99", "100 to"),
         ("node", "replay_log_bytes_max = 4095", "4096 to"),
         ("node", "runners = 0", "1 to 65536"),

@@ -3,9 +3,10 @@
 use super::AdmissionPolicy;
 use crate::quotas::QuotaDefaults;
 use mundi_adapters::{http::HttpConfig, llm::LlmConfig, process::ProcessConfig};
+use mundi_kernel::manifest::Retry;
 use mundi_model::{WorkerId, limits};
 use mundi_runtime::{
-    effects::{AdapterWorkerConfig, attempts::AttemptBounds, signature::AdapterKeys},
+    effects::{AdapterWorkerConfig, attempts::AttemptBounds, signature::AdapterKeys, usual_retry},
     shell::Policy,
     worker::SegmentPolicy,
     world::{CycleBudget, SnapshotPolicy},
@@ -100,6 +101,8 @@ pub struct NodeConfig {
     pub adapters: AdapterWorkerConfig,
     /// Over all universes.
     pub attempts: AttemptBounds,
+    /// Of effects whose manifest does not say how they are tried again.
+    pub retry: Retry,
     pub http: HttpConfig,
     pub llm: Option<LlmConfig>,
     pub process: Option<ProcessConfig>,
@@ -148,6 +151,7 @@ impl Default for NodeConfig {
             watch_interval: Duration::from_secs(1),
             adapters: AdapterWorkerConfig::default(),
             attempts: AttemptBounds::default(),
+            retry: usual_retry(),
             http: HttpConfig::default(),
             llm: None,
             process: None,

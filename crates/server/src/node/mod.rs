@@ -173,6 +173,7 @@ impl Node {
             entropy,
             registry: Arc::new(programs.registry),
             spawner: Arc::new(tasks),
+            retry: config.retry,
         };
         let (worker, metrics) = (config.worker.unwrap_or_else(random_worker), Arc::<Metrics>::default());
         let forwarder = config.forwards.then(|| Arc::new(Forwarder::new(plane.clone(), worker, metrics.clone())));

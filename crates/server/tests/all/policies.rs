@@ -89,6 +89,30 @@ async fn the_budgets_of_a_turn_are_configuration() {
     assert_eq!(remind(&[("WORLDS__CYCLE__EFFECTS_MAX", "1")]).await, 4);
 }
 
+/// How often an effect is tried whose manifest does not say it, and the waits between the attempts.
+async fn retries(settings: &[(&str, &str)]) -> (u32, u64, u64) {
+    let (node, universe) = node(settings).await;
+    let world = universe.create("kv").await.unwrap();
+    let text = |text: &str| Value::Text(text.to_owned());
+    let ask = [("key", text("k")), ("kind", text("external.task")), ("params", Value::Map(BTreeMap::new()))];
+    let ask = Value::Map(ask.map(|(name, value)| (name.to_owned(), value)).into());
+    universe.ops().enqueue_batch(world, vec![event("ask", &ask)]).await.unwrap();
+    until(|| node.metrics().get(Metric::TurnItems) == 1).await;
+    let effects = universe.ops().list_effects(Some(world), None, None, 2).await.unwrap().items;
+    let [effect] = &effects[..] else { panic!("nobody carries it out: {effects:?}") };
+    let terms = effect.item.terms;
+    node.stop().await;
+    (terms.attempts_max, terms.backoff_ms, terms.backoff_ms_max)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_retry_policy_of_effects_whose_manifest_sets_none_is_configuration() {
+    assert_eq!(retries(&[]).await, (4, 500, 60_000));
+    assert_eq!(retries(&[("EFFECTS__RETRY__ATTEMPTS_MAX", "7")]).await, (7, 500, 60_000));
+    assert_eq!(retries(&[("EFFECTS__RETRY__BACKOFF_MS", "20")]).await, (4, 20, 60_000));
+    assert_eq!(retries(&[("EFFECTS__RETRY__BACKOFF_MS_MAX", "600")]).await, (4, 500, 600));
+}
+
 /// A node on which six calls of a counter have been snapshotted so often that segments are due, if there are to be any.
 async fn snapshotted(settings: &[(&str, &str)]) -> Node {
     let often = [("WORLDS__SNAPSHOT_RECORDS", "1"), ("WORLDS__SEGMENTS__RECORDS_MIN", "1")];
