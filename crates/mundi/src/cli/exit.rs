@@ -111,6 +111,9 @@ impl Failed {
                 "`mundi world reply WORLD CALL` waits on for the reply, `mundi world why WORLD` says what it waits for"
                     .into()
             }
+            Code::EventInvalid => {
+                "`mundi program describe PROGRAM` shows the events that a program takes, with their schemas".into()
+            }
             Code::FolderInUse => "stop the process that has it open, or give another folder with --data".into(),
             Code::UpgradeDiverges => {
                 "`mundi world replay WORLD` with the same program shows it; --force insists, and is on record".into()

@@ -336,6 +336,37 @@ mod tests {
         assert!(taken > 40, "only {taken} were found");
     }
 
+    /// A row for each command below this one: its operands, and its summary.
+    fn rows(command: &clap::Command) -> String {
+        let shown = |sub: &&clap::Command| !sub.is_hide_set() && sub.get_name() != "help";
+        let row = |sub: &clap::Command| {
+            if sub.get_subcommands().any(|below| shown(&below)) {
+                return rows(sub);
+            }
+            let usage = sub.clone().render_usage().to_string();
+            let line = usage.lines().next().unwrap_or_default().replace("Usage: ", "").replace(" [OPTIONS]", "");
+            let about = sub.get_about().map(ToString::to_string).unwrap_or_default();
+            format!("| `{}` | {} |\n", line.replace('|', "\\|"), about.replace('|', "\\|"))
+        };
+        command.get_subcommands().filter(shown).map(row).collect()
+    }
+
+    #[test]
+    fn the_page_about_the_command_line_lists_every_command() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/cli.md");
+        let mut cli = <Cli as clap::CommandFactory>::command();
+        cli.build();
+        let page = fs::read_to_string(path).unwrap();
+        let (before, _) =
+            page.split_once("| command | what it does |\n").expect("the table of commands is the end of the page");
+        let wanted = format!("{before}| command | what it does |\n|---|---|\n{}", rows(&cli));
+        if std::env::var_os("MUNDI_BLESS").is_some() {
+            fs::write(path, &wanted).unwrap();
+        }
+        let found = fs::read_to_string(path).unwrap();
+        assert!(found == wanted, "docs/reference/cli.md is no longer so; MUNDI_BLESS=1 writes it anew\n{wanted}");
+    }
+
     #[test]
     fn a_value_and_a_key_may_be_negative_numbers() {
         for line in [

@@ -20,7 +20,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use std::{
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// The interval between two polls of a component that is being compiled.
@@ -199,6 +199,7 @@ fn in_lines(mut described: Value) -> Value {
 }
 
 impl Upload {
+    #[expect(clippy::disallowed_methods, reason = "how long it took is told, and nothing depends on it")]
     async fn run(self, out: Out) -> Outcome {
         let Self { server, file, named } = self;
         let is_project = file.is_dir();
@@ -207,10 +208,14 @@ impl Upload {
             (None, Some(folder)) if is_project => named_in(folder)?,
             (named, _) => named,
         };
+        let started = Instant::now();
         let stored = upload(&server, out, &file, named.as_ref()).await?;
+        let took = started.elapsed();
         let printed = if stored["name"].is_null() { "hash" } else { "name" };
         out.made(&stored, printed)?;
-        if let Some(program) = stored[printed].as_str() {
+        if let Some(program) = stored[printed].as_str().filter(|_| !out.is_json()) {
+            let took = format!("{}.{} s", took.as_secs(), took.subsec_millis() / 100);
+            eprintln!("{}", out.dim(&format!("ready after {took}")));
             eprintln!("{}", out.dim(&format!("next: mundi world create NAME --program {program}")));
         }
         Ok(())

@@ -12,7 +12,7 @@ use clap::Args;
 use mundi_model::Code;
 use mundi_runtime::bundle::{Bundle, BundleError};
 use mundi_server::{programs::Programs, proof::ProofReport};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
 #[derive(Args)]
@@ -53,7 +53,11 @@ impl Verify {
             reports.push(report);
         }
         match &reports[..] {
-            [report] => out.object(report),
+            [report] => {
+                out.object(report)?;
+                tell_proven(out, report["file"].as_str().unwrap_or_default(), report);
+                Ok(())
+            }
             reports => {
                 let columns = [
                     ("FILE", "file"),
@@ -62,9 +66,17 @@ impl Verify {
                     ("RECORDS", "records"),
                     ("RECEIPTS", "receipts"),
                 ];
-                out.rows(&columns, reports, &serde_json::Value::Null)
+                out.rows(&columns, reports, &Value::Null)
             }
         }
+    }
+}
+
+/// The verdict, for people: a proof is printed only if everything holds.
+pub(super) fn tell_proven(out: Out, of: &str, proof: &Value) {
+    if !out.is_json() {
+        let verdict = format!("{of} is proven: {} records, each with its hash and its outcome", proof["records"]);
+        eprintln!("{}", out.green(&verdict));
     }
 }
 

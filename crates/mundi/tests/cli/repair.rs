@@ -89,7 +89,8 @@ fn printed_with(filter: &str) -> (String, String) {
     let folder = tempfile::tempdir().unwrap();
     let mut command = crate::program::mundi();
     command.args(["dev", "--bind", "127.0.0.1:0", "--data"]).arg(folder.path().join("data"));
-    let mut server = Guarded(command.env("MUNDI_LOG", filter).stderr(Stdio::piped()).spawn().unwrap());
+    command.env("MUNDI_LOG", filter).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut server = Guarded(command.spawn().unwrap());
     let mut lines = BufReader::new(server.0.stderr.take().unwrap()).lines().map(Result::unwrap);
     let url = lines.find_map(|line| Some(line.split_once("API at ")?.1.split_whitespace().next()?.to_owned()));
     let url = url.expect("it says where it is");
@@ -100,16 +101,24 @@ fn printed_with(filter: &str) -> (String, String) {
     assert_eq!(at(&url, &["world", "call", "alice", "go", "2"]).ok(), "2\n");
     // All lines are there when the process has ended in order.
     assert!(Command::new("kill").args(["-TERM", &server.0.id().to_string()]).status().unwrap().success());
-    (created.trim().to_owned(), lines.collect::<Vec<_>>().join("\n"))
+    let printed = lines.collect::<Vec<_>>().join("\n");
+    let data = std::io::read_to_string(server.0.stdout.take().unwrap()).unwrap();
+    assert_eq!(data, "", "a log is no data");
+    (created.trim().to_owned(), printed)
 }
 
 #[test]
 fn what_a_program_logs_is_printed_with_world_and_height_as_mundi_log_says() {
-    let (world, printed) = printed_with("warn,mundi::program=info");
+    let (world, printed) = printed_with("mundi::program=info");
     let line = printed.lines().find(|line| line.contains("a number came")).unwrap_or_else(|| panic!("{printed}"));
     for part in ["INFO", "mundi::program", &format!("world={world}"), "name=\"alice\"", "height=1"] {
         assert!(line.contains(part), "`{part}` is not in {line}");
     }
+    let (moment, rest) = line.split_once("Z ").unwrap();
+    assert!(moment.starts_with("20") && moment.contains('T') && rest.trim_start().starts_with("INFO "), "{line}");
     let (_, printed) = printed_with("warn");
     assert!(!printed.contains("a number came"), "only warnings were wanted: {printed}");
+    let mut misread = crate::program::mundi();
+    let refused: crate::program::Done = misread.arg("dev").env("MUNDI_LOG", "mundi=loud").output().unwrap().into();
+    refused.failed(3, "CONFIG_INVALID: MUNDI_LOG: ");
 }

@@ -214,6 +214,8 @@ Defaults < the TOML file (`--config`, or `MUNDI_CONFIG`) < variables < flags. Th
 `http.private_hosts_allowed` is `MUNDI_HTTP__PRIVATE_HOSTS_ALLOWED`. Its value is TOML (`'[\"127.0.0.1\"]'`, `30000`, `true`), or a plain text. Keys with NAME, which stands for a name of
 your choosing, are set in a file only. An unknown key and a value out of its range are refused with `CONFIG_INVALID`, which names the key. A process reads its configuration when it starts.
 
+Other variables are no keys: `MUNDI_LOG` ([logs](../guides/logs.md)), the `OTEL_…` ones ([metrics](metrics.md)), and those of the [command line](cli.md), such as `MUNDI_URL`.
+
 ```toml
 [http]
 private_hosts_allowed = [\"127.0.0.1\"]

@@ -21,6 +21,16 @@ use tracing_subscriber::{
 /// Our own crates begin so; what the exporter's client says must not become spans that are exported.
 const TARGET: &str = "mundi";
 
+/// Warnings and errors, and on top of them the directives of `MUNDI_LOG`: one for a part of the process leaves the warnings of the rest, and so does
+/// a mistyped level, which is taken for the name of a part.
+fn filter(directives: Option<&str>) -> Outcome<EnvFilter> {
+    let all = directives.map_or_else(|| "warn".to_owned(), |directives| format!("warn,{directives}"));
+    let invalid = |error| {
+        Failed::new(Code::ConfigInvalid, format!("MUNDI_LOG: {error}; such as info, or warn,mundi::program=debug"))
+    };
+    EnvFilter::try_new(all).map_err(invalid)
+}
+
 pub(super) struct Telemetry {
     exported: Option<otlp::Exported>,
 }
@@ -28,7 +38,7 @@ pub(super) struct Telemetry {
 impl Telemetry {
     /// Begins to log, and to record spans if anyone is to get them.
     pub(super) fn start() -> Outcome<Self> {
-        let filter = EnvFilter::try_from_env("MUNDI_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+        let filter = filter(std::env::var("MUNDI_LOG").ok().as_deref())?;
         // A log that goes to a file has no colours.
         let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|it| it.is_empty());
         let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(colours).with_filter(filter);
@@ -62,5 +72,28 @@ impl Telemetry {
     pub(super) async fn end(self) {
         let Some(exported) = self.exported else { return };
         let _ended = tokio::task::spawn_blocking(move || exported.end()).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_are_logged_unless_a_level_for_all_says_otherwise() {
+        let shown = |directives| filter(directives).unwrap().to_string();
+        assert_eq!((shown(None), shown(Some("")), shown(Some("warn"))), ("warn".into(), "warn".into(), "warn".into()));
+        assert_eq!((shown(Some("info")), shown(Some("off"))), ("info".into(), "off".into()));
+        for part in ["mundi::program=debug", "warn,mundi::program=debug"] {
+            assert_eq!(shown(Some(part)), "mundi::program=debug,warn");
+        }
+        assert!(shown(Some("inof")).contains("warn"), "a mistyped level");
+    }
+
+    #[test]
+    fn a_filter_that_cannot_be_read_is_refused() {
+        let refused = filter(Some("mundi::program=loud")).unwrap_err();
+        assert_eq!(refused.code, Some(Code::ConfigInvalid));
+        assert!(refused.detail().starts_with("MUNDI_LOG: "), "{refused}");
     }
 }

@@ -140,7 +140,7 @@ pub(super) enum WorldCommand {
     Step(step::Step),
     /// Unarchives a world, or all that filters name.
     Unarchive(bulk::Bulk),
-    /// Another program from the next record on.
+    /// Switches a world to another program, after a rehearsal.
     Upgrade(life::Upgrade),
     /// Replays a world from genesis and from its baseline, and proves chain, digests, receipts and roots.
     Verify(verify::Verify),

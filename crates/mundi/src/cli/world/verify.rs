@@ -8,6 +8,7 @@ use super::{
         exit::{Failed, Outcome},
         output::Out,
         progress::Progress,
+        verify::tell_proven,
     },
     World, worlds_in,
 };
@@ -37,7 +38,9 @@ impl Verify {
         let none = json!({});
         let work = of.post("/verify", &none);
         let proof = Progress::default().during(out, "verifying", |_| String::new(), work).await?;
-        out.object(&proof)
+        out.object(&proof)?;
+        tell_proven(out, &of.world, &proof);
+        Ok(())
     }
 }
 
