@@ -132,7 +132,7 @@ mod tests {
         let hash = |name: &str| Programs::builtin().named[name].manifest_hash().to_string();
         assert_eq!(hash("counter"), "h_91d5f834e1adf617b79cf613e29e35d12fab16adec07917805ed60b8f8e79ff8");
         assert_eq!(hash("kv"), "h_2019565a1b01f00f13c63f2570feecdf9c47a87632ccd3bb44fbf7f39936d46d");
-        assert_eq!(hash("lease-kernel"), "h_a5f3d0ac567faa61260d3338d0d8a5d0fd9ae813a5da4de469db6902cbcfe0b5");
+        assert_eq!(hash("lease-kernel"), "h_7d22412780fa27f39993741953005156ea34cab4aa662412b3ac5b1ca0f47fe1");
         let older: Vec<_> = Programs::builtin().older.iter().map(|it| it.manifest_hash().to_string()).collect();
         let second = "h_eaa6dde24ad5c87b117789abf4525318e9187a867e7357b422f67797e4b3ce77";
         assert_eq!(older, [second, "h_3c843ed9778a340c25af73ddf0b358dd886ad9061c426cd22f29159ffac0b5a8"]);

@@ -161,8 +161,8 @@ pub async fn fork_named<P: Plane>(
         labels,
         now_ns,
     };
-    let created = create_world(plane.engine(), &**plane.clock(), plane.blobs(), &KernelSnapshots, request).await?;
     let parent_name = Box::pin(world_name(plane, universe, parent)).await;
+    let created = create_world(plane.engine(), &**plane.clock(), plane.blobs(), &KernelSnapshots, request).await?;
     tracing::info!(%parent, parent_name, %child, name = named, %height, policy = policy.as_str(), "a world was forked");
     Ok(Forked { created, forked_at: height, parent_snapshot, policy })
 }
