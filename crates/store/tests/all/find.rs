@@ -183,6 +183,8 @@ fn worlds_behind_the_first_part_of_the_queues_are_found_on_later_pages() {
         for number in 0..6 {
             store.create(world_id(number), None).await.unwrap();
         }
+        let all = WorldQuery { name_prefix: Some(String::new()), ..WorldQuery::default() };
+        assert_eq!(find(&store, all).await.len(), 6, "a world without a name has the empty prefix, too");
         // World 1 fills the first part of the letters; 2 and 3 are behind it.
         let of = |at: usize| match at {
             0..PART => 1,

@@ -171,7 +171,9 @@ impl WorldQuery {
     fn source(&self, universe: UniverseId, listed: Option<&BTreeSet<WorldId>>) -> Source {
         let index = |what| world_index::span(universe, what);
         let names = || vec![self.names(universe)];
-        let is_named = [&self.name_prefix, &self.name_from, &self.name_before].into_iter().any(Option::is_some);
+        // A world without a name has the empty prefix, too.
+        let has_prefix = self.name_prefix.as_ref().is_some_and(|prefix| !prefix.is_empty());
+        let is_named = has_prefix || self.name_from.is_some() || self.name_before.is_some();
         if let Some(world) = self.world {
             return Source::Listed([world].into());
         }

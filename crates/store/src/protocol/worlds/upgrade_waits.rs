@@ -1,7 +1,7 @@
 //! Whether an upgrade waits in a world's inbox: then the newest manifest on record does not decide what the world takes.
 //!
-//! Guarantees: one moment, read from the cursor, without a conflict. Only the first [`limits::TURN_ITEMS_MAX`] items are looked at: an upgrade behind
-//! them is not seen, so that a long inbox is no reason to take every event in.
+//! Guarantees: one moment, read from the cursor, without a conflict. Only the first [`limits::TURN_ITEMS_MAX`] items are looked at, or fewer if they are
+//! large, as many as one page has: an upgrade behind them is not seen, so that a long inbox is no reason to take every event in.
 //! Unknown commit: cannot be; it writes nothing.
 
 use crate::{OnUnknown, Protocol, StoreError, journal::append, keyspace::inbox_entry};
