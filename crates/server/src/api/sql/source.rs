@@ -212,13 +212,13 @@ impl Reading {
             self.go_on(None);
             return Ok(Vec::new());
         };
-        let is_by_creation =
-            query.order == WorldOrder::Created && query.state.is_none_or(|it| it == ListedState::Deleting);
+        let is_by_time = matches!(query.order, WorldOrder::Created | WorldOrder::Active)
+            && query.state.is_none_or(|it| it == ListedState::Deleting);
         if self.place.is_at_deleting {
             (query.order, query.state) = (WorldOrder::Id, Some(ListedState::Deleting));
         }
         let found = self.found(query).await?;
-        if self.place.is_over && is_by_creation && !self.place.is_at_deleting {
+        if self.place.is_over && is_by_time && !self.place.is_at_deleting {
             (self.place.is_over, self.place.is_at_deleting) = (false, true);
         }
         let waits = self.columns.has(self.table, "waits");
