@@ -369,6 +369,57 @@ async fn a_holder_that_is_archived_or_deleted_frees_nothing() {
     held_by(&server, "gpu-0", "eve").await;
 }
 
+/// However its authority ended, and whoever has the resource since.
+#[tokio::test]
+async fn a_holder_of_an_older_epoch_is_refused_wherever_it_acts() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    pool_with(&server, "p", 1, 1, json!({ "slot_ms": 100 })).await;
+    let read = async |lease: &Value| server.get(&format!("{P}/p/leases/{}", lease.as_str().unwrap())).await.ok(200);
+    let acts_in_vain = async |lease: &Value, epoch: u64, others: &[&Value]| {
+        let before = (read(lease).await["lease"].clone(), server.get(&format!("{P}/p/resources/gpu-0")).await.ok(200));
+        for verb in ["activate", "release", "heartbeat"] {
+            let token = json!({ "lease_id": lease, "lease_epoch": epoch, "holder": "ada" });
+            do_(&server, verb, token).await.refused(409, "STALE_EPOCH");
+            // Its epoch and the lease of another one do not make an authority, either.
+            for other in others {
+                let token = json!({ "lease_id": other, "lease_epoch": epoch, "holder": "ada" });
+                let refused = do_(&server, verb, token).await;
+                assert!(refused.status.is_client_error(), "{verb}: {}", refused.text);
+            }
+        }
+        assert_eq!(read(lease).await["lease"], before.0);
+        let resource = server.get(&format!("{P}/p/resources/gpu-0")).await.ok(200);
+        assert_eq!(resource["resource"], before.1["resource"]);
+    };
+    let named = |lease: &Value| json!({ "lease_id": lease });
+
+    let released = held_by(&server, "gpu-0", "ada").await;
+    do_(&server, "release", json!({ "lease_id": released, "lease_epoch": 1, "holder": "ada" })).await.ok(200);
+    acts_in_vain(&released, 1, &[]).await;
+
+    let form = json!({ "resources": ["gpu-0"], "holder": "ada", "ttl_slots": 1 });
+    let expired = do_(&server, "reserve", form).await.ok(200)["lease_id"].clone();
+    while read(&expired).await["lease"]["state"] == "reserved" {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    acts_in_vain(&expired, 1, &[]).await;
+
+    let revoked = held_by(&server, "gpu-0", "ada").await;
+    do_(&server, "revoke", named(&revoked)).await.ok(200);
+    acts_in_vain(&revoked, 1, &[]).await;
+    do_(&server, "reclaim", named(&revoked)).await.ok(200);
+    acts_in_vain(&revoked, 1, &[]).await;
+
+    let next = held_by(&server, "gpu-0", "bob").await;
+    for lost in [&released, &expired, &revoked] {
+        acts_in_vain(lost, 1, &[&next]).await;
+    }
+    let token = json!({ "lease_id": next, "lease_epoch": 1, "holder": "bob" });
+    do_(&server, "heartbeat", token.clone()).await.ok(204);
+    do_(&server, "release", token).await.ok(200);
+}
+
 #[tokio::test]
 async fn the_task_of_an_external_worker_has_the_lease_and_a_revoked_one_has_no_task() {
     let folder = tempfile::tempdir().unwrap();
