@@ -150,6 +150,60 @@ async fn pools_and_resources_are_as_in_the_files() {
     ask(&["pool", "describe", "gpus"]).failed(4, "POOL_NOT_FOUND");
 }
 
+/// `--shard` names one shard of several, and `--at-least` waits for a command there.
+#[tokio::test]
+async fn reads_of_a_pool_go_to_a_shard_and_wait_for_a_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    let ask = |arguments: &[&str]| at(&server.url, arguments);
+    let json = |arguments: &[&str]| -> serde_json::Value {
+        serde_json::from_str(&ask(&[&["--format", "json"], arguments].concat()).ok()).unwrap()
+    };
+    ask(&["pool", "create", "gpus", "--shards", "2"]).ok();
+    let names: Vec<String> = (0..8).map(|number| format!("gpu-{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    ask(&[&["resource", "create", "gpus"], &names[..]].concat()).ok();
+    for (shard, other) in [("0", "1"), ("1", "0")] {
+        let shards = json(&["pool", "describe", "gpus", "--shard", shard])["shards"].clone();
+        assert_eq!(shards.as_array().unwrap().len(), 1, "{shards}");
+        assert_eq!(shards[0]["shard"].to_string(), shard);
+        let listed = json(&["resource", "list", "gpus", "--shard", shard])["items"].clone();
+        let elsewhere = json(&["resource", "list", "gpus", "--shard", other])["items"].clone();
+        let (listed, elsewhere) = (listed.as_array().unwrap(), elsewhere.as_array().unwrap());
+        assert!(!listed.is_empty() && listed.iter().all(|it| !elsewhere.contains(it)), "{listed:?}");
+        assert_eq!(listed.len() + elsewhere.len(), 8);
+    }
+    // An LSN is one of a shard.
+    for list in [&["pool", "describe"], &["pool", "leases"], &["resource", "list"]] {
+        ask(&[&list[..], &["gpus", "--at-least", "1"]].concat()).failed(3, "REQUEST_INVALID");
+    }
+
+    ask(&["pool", "create", "seats"]).ok();
+    ask(&["resource", "create", "seats", "s-0", "s-1"]).ok();
+    let reserved = json(&["pool", "reserve", "seats", "s-0", "--holder", "ada", "--ttl", "600"]);
+    let lease = reserved["lease_id"].as_str().unwrap();
+    let enqueued = json(&["pool", "enqueue", "seats", "--count", "2", "--holder", "bob", "--ttl", "600"]);
+    let ticket = enqueued["ticket"].as_str().unwrap();
+    let applied = json(&["pool", "describe", "seats"])["shards"][0]["applied_lsn"].as_u64().unwrap();
+    let next = (applied + 1).to_string();
+    let reads: [&[&str]; 6] = [
+        &["pool", "lease", "seats", lease],
+        &["pool", "ticket", "seats", ticket],
+        &["pool", "describe", "seats"],
+        &["pool", "leases", "seats"],
+        &["resource", "describe", "seats", "s-0"],
+        &["resource", "list", "seats"],
+    ];
+    std::thread::scope(|scope| {
+        let (ask, next) = (&ask, &next);
+        let waits = reads.map(|read| scope.spawn(move || ask(&[read, &["--at-least", next]].concat())));
+        std::thread::sleep(std::time::Duration::from_millis(700));
+        assert!(waits.iter().all(|read| !read.is_finished()), "the command is not there yet");
+        ask(&["resource", "create", "seats", "s-2"]).ok();
+        waits.into_iter().for_each(|read| drop(read.join().unwrap().ok()));
+    });
+}
+
 #[tokio::test]
 async fn an_operator_sees_what_is_occupied_and_sweeps() {
     let folder = tempfile::tempdir().unwrap();
