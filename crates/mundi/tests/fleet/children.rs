@@ -1,5 +1,5 @@
-//! Two hundred parents with five children each, while the processes that run them are killed and stopped. The children themselves write down that
-//! they ran, which nobody else does.
+//! Two hundred parents with five children each, while the processes that run the children are killed and stopped, and a process that runs parents
+//! is killed with them. The children themselves write down that they ran, which nobody else does.
 
 use crate::{member::Fleet, setting};
 use serde_json::{Value, json};
@@ -17,6 +17,8 @@ const LEASE: Duration = Duration::from_secs(3);
 const CHILDREN: usize = 5;
 /// Requests at a time.
 const CLIENTS: usize = 8;
+/// Requests may meet a process that was just killed: they are sent again under their names.
+const TRIES_MAX: usize = 300;
 /// Long enough for the leases of children to run out, and for the rest to be dispatched.
 const POLLS_MAX: usize = 600;
 
@@ -28,10 +30,24 @@ struct Api {
 impl Api {
     async fn ask(&self, method: reqwest::Method, path: &str, body: &Value) -> Value {
         let url = format!("{}/v1/u/default{path}", self.url);
-        let answer = self.http.request(method, url).body(body.to_string()).send().await.unwrap();
-        let (status, text) = (answer.status(), answer.text().await.unwrap());
-        assert!(status.is_success(), "{path}: {status} {text}");
-        serde_json::from_str(&text).unwrap_or(Value::Null)
+        let mut last = String::new();
+        for attempt in 0..TRIES_MAX {
+            match self.http.request(method.clone(), &url).body(body.to_string()).send().await {
+                Ok(answer) => {
+                    let (status, text) = (answer.status(), answer.text().await.unwrap_or_default());
+                    // What an earlier attempt made is there.
+                    let is_made = attempt > 0 && text.contains("WORLD_EXISTS");
+                    if status.is_success() || is_made {
+                        return serde_json::from_str(&text).unwrap_or(Value::Null);
+                    }
+                    assert!(status.is_server_error() || status == 429, "{path}: {status} {text}");
+                    last = text;
+                }
+                Err(error) => last = error.to_string(),
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("{path}: {last}");
     }
 
     async fn post(&self, path: &str, body: &Value) -> Value {
@@ -47,6 +63,12 @@ impl Api {
         let kv = programs.as_array().unwrap().iter().find(|program| program["name"] == "kv").unwrap();
         let manifest = json!({ "program": kv["program"], "effects": { "child.spawn": {} } });
         self.post("/manifests", &manifest).await["hash"].clone()
+    }
+
+    /// Whether parents are assigned to a worker.
+    async fn holds_worlds(&self, worker: u64) -> bool {
+        let held = self.get(&format!("/assignments/k_{worker:016x}")).await;
+        held["items"].as_array().is_some_and(|worlds| !worlds.is_empty())
     }
 
     async fn children(&self, parent: usize) -> Vec<Value> {
@@ -76,6 +98,8 @@ async fn no_child_runs_twice_and_none_is_lost_whatever_becomes_of_their_executor
     let fleet = Fleet::start(LEASE);
     let mut api = fleet.member("api,world,timer,orchestrator");
     fleet.launch(&mut api);
+    let mut worlds = fleet.member("world");
+    fleet.launch(&mut worlds);
     let mut killed = fleet.member("adapter").configured(&config);
     let mut stopped = fleet.member("adapter").configured(&config);
     fleet.launch(&mut killed);
@@ -102,18 +126,24 @@ async fn no_child_runs_twice_and_none_is_lost_whatever_becomes_of_their_executor
         })
         .collect();
 
-    // One executor dies again and again in the middle of it, each time with what it runs; the other one is stopped until long after its leases.
-    let all = parents * CHILDREN;
+    // One executor dies again and again in the middle of it, each time with what it runs, and with it a process that holds parents. The other
+    // executor is stopped until long after its leases.
+    let (all, mut holders_killed) = (parents * CHILDREN, 0);
     for quarter in 1..4 {
         while spawned.load(Ordering::Relaxed) < all * quarter / 4 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
+        let is_holding = asked.holds_worlds(worlds.worker).await;
+        holders_killed += usize::from(is_holding);
+        worlds.kill();
         killed.kill();
         if quarter == 2 {
             stopped.signal("-STOP");
         }
+        fleet.launch(&mut worlds);
         fleet.launch(&mut killed);
     }
+    assert!(holders_killed > 0, "no process that held a parent was killed");
     for client in clients {
         client.await.unwrap();
     }
