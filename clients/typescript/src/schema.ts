@@ -1925,6 +1925,11 @@ export interface components {
             /** @description The operator who is journaled. */
             operator: string;
         };
+        /** @description A world that a worker should run. */
+        AssignedWorld: {
+            world: string;
+            world_name?: string | null;
+        };
         /** @description An attempt that failed. */
         Attempt: {
             at: components["schemas"]["Moment"];
@@ -2331,6 +2336,14 @@ export interface components {
             world: string;
             world_name?: string | null;
         };
+        /** @description A page of open effects. */
+        EffectsPage: {
+            items: components["schemas"]["Effect"][];
+            /** @description Given as `after`, it asks for the next page; null at the end. */
+            next?: string | null;
+            /** @description Of a sorted list: more effects are open than it looks at, so others may come before these. */
+            partial: boolean;
+        };
         EndedChild: {
             code?: string | null;
             /** @description `passed`, `failed` or `cancelled`. */
@@ -2643,6 +2656,15 @@ export interface components {
             text: string;
         };
         /** @description A page of a list. */
+        ListPage_AssignedWorld: {
+            items: {
+                world: string;
+                world_name?: string | null;
+            }[];
+            /** @description Given as `after`, it asks for the next page; null at the end. */
+            next?: string | null;
+        };
+        /** @description A page of a list. */
         ListPage_BulkWorld: {
             items: {
                 /** @description Of a refusal. */
@@ -2702,60 +2724,6 @@ export interface components {
                 started_at?: components["schemas"]["Moment"] | null;
                 /** @description It is the `lease_id`, too. */
                 worker_run_id?: string | null;
-            }[];
-            /** @description Given as `after`, it asks for the next page; null at the end. */
-            next?: string | null;
-        };
-        /** @description A page of a list. */
-        ListPage_Effect: {
-            items: {
-                /** Format: int32 */
-                attempts: number;
-                /** Format: int32 */
-                attempts_max?: number | null;
-                claimed_by?: string | null;
-                claimed_until?: components["schemas"]["Moment"] | null;
-                /** Format: int64 */
-                claimed_until_ns?: number | null;
-                correlation_id?: string | null;
-                /** @description Its id as a dead letter. */
-                dead_letter?: string | null;
-                /** @description Its id, which never changes: its intent (`i_…`). */
-                effect: string;
-                /** @description The newest attempts that failed, the oldest first; at most ten. */
-                failed: components["schemas"]["Attempt"][];
-                /** Format: int64 */
-                height: number;
-                /** @description The same as `effect`. */
-                intent: string;
-                kind: string;
-                label: string;
-                /** @description The code of the newest failure. */
-                last_failure?: string | null;
-                /** @description The reason of the last failure. */
-                last_reason?: string | null;
-                not_before?: components["schemas"]["Moment"] | null;
-                /**
-                 * Format: int64
-                 * @description When it is tried next; 0 and null if it waits for nothing.
-                 */
-                not_before_ns: number;
-                params: unknown;
-                /** @description Its place in the queue, which changes with each attempt; null if it is in none. */
-                place?: string | null;
-                /** @description The manifest that it was asked for under; whoever carries it out checks that it allows the kind. */
-                policy_context?: string | null;
-                published_at?: components["schemas"]["Moment"] | null;
-                /** Format: int64 */
-                published_at_ns: number;
-                receipt?: components["schemas"]["ReceiptOf"] | null;
-                /**
-                 * @description `pending`, `waiting` (for its next attempt), `claimed`, `dead_letter` (given up), `answered`, `withdrawn` (by its world), or
-                 *     `open` (in no queue, and without a receipt).
-                 */
-                stage: string;
-                world: string;
-                world_name?: string | null;
             }[];
             /** @description Given as `after`, it asks for the next page; null at the end. */
             next?: string | null;
@@ -2887,12 +2855,6 @@ export interface components {
                 receipt_horizon?: number | null;
                 snapshot: string;
             }[];
-            /** @description Given as `after`, it asks for the next page; null at the end. */
-            next?: string | null;
-        };
-        /** @description A page of a list. */
-        ListPage_String: {
-            items: string[];
             /** @description Given as `after`, it asks for the next page; null at the end. */
             next?: string | null;
         };
@@ -3848,7 +3810,10 @@ export interface components {
              * @description Attempts that were begun.
              */
             attempt?: number | null;
-            /** @description The budget that is used up: the name of a quota, or `universe_calls_max` of the kind of effect. */
+            /**
+             * @description The budget that is used up: the name of a quota, `universe_calls_max` or `calls_max` of the kind of effect, `attempts_at_a_time_max` or
+             *     `attempts_per_second_max`.
+             */
             budget?: string | null;
             /** @description The actor: it paused the world, has its lease, or carries out the effect. */
             by?: string | null;
@@ -3896,6 +3861,8 @@ export interface components {
             expires_at: components["schemas"]["Moment"];
             /** Format: int64 */
             expires_at_ns: number;
+            /** @description The roles of its process; null from one of an earlier version. */
+            roles?: string[] | null;
             started_at: components["schemas"]["Moment"];
             /** Format: int64 */
             started_at_ns: number;
@@ -3998,6 +3965,13 @@ export interface components {
              * @description All that are not deleted.
              */
             total: number;
+            /**
+             * Format: int64
+             * @description Worlds that wait for an effect, a timer or a child.
+             */
+            waiting: number;
+            /** @description There are more items in the queues than are looked at to count them: 20,000. */
+            waiting_more: boolean;
         };
         WorldDetails: components["schemas"]["World"] & {
             assigned_to?: string | null;
@@ -4365,7 +4339,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ListPage_String"];
+                    "application/json": components["schemas"]["ListPage_AssignedWorld"];
                 };
             };
             /** @description A refusal, with a stable `code` */
@@ -4718,6 +4692,8 @@ export interface operations {
                 kind?: string;
                 /** @description `pending`, `waiting` (for its next attempt) or `claimed`; all of them if it is not given. */
                 stage?: string;
+                /** @description `oldest`, `newest` or `attempts` (most first), among the first 10,000; in the order of the queue if it is not given. */
+                sort?: string;
                 /** @description Where the page before ended: its `next`. */
                 after?: string;
                 limit?: number;
@@ -4737,7 +4713,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ListPage_Effect"];
+                    "application/json": components["schemas"]["EffectsPage"];
                 };
             };
             /** @description A refusal, with a stable `code` */

@@ -80,6 +80,9 @@ pub const EFFECT_SEARCH_RECORDS_MAX: u64 = 100_000;
 /// Queued effects, and as many dead letters, that are looked through for one by its intent: those that could be it.
 pub const EFFECT_SEARCH_ITEMS_MAX: usize = 100_000;
 
+/// Open effects that a sorted list looks at: no key has their order, so every page reads all of them.
+pub const EFFECT_SORT_ITEMS_MAX: usize = 10_000;
+
 /// The shortest wait between two attempts of an effect, so that a failing one does not occupy a process.
 pub const EFFECT_BACKOFF_MS_MIN: u64 = 10;
 

@@ -12,6 +12,8 @@ AnswerStatus = Literal['ok', 'error', 'timeout']
 
 Answered = TypedDict("Answered", {"changed": bool, "operator": str})
 
+AssignedWorld = TypedDict("AssignedWorld", {"world": str, "world_name": NotRequired[Union[str, None]]})
+
 Attempt = TypedDict("Attempt", {"at": "Moment", "at_ns": int, "attempt": int, "code": str, "next": NotRequired[Union["Moment", None]], "next_ns": int, "reason": str, "worker": str})
 
 AwaitError = TypedDict("AwaitError", {"code": str, "reason": NotRequired[str]})
@@ -90,6 +92,8 @@ DivergenceAt = TypedDict("DivergenceAt", {"candidate": Any, "height": int, "reco
 
 Effect = TypedDict("Effect", {"attempts": int, "attempts_max": NotRequired[Union[int, None]], "claimed_by": NotRequired[Union[str, None]], "claimed_until": NotRequired[Union["Moment", None]], "claimed_until_ns": NotRequired[Union[int, None]], "correlation_id": NotRequired[Union[str, None]], "dead_letter": NotRequired[Union[str, None]], "effect": str, "failed": list["Attempt"], "height": int, "intent": str, "kind": str, "label": str, "last_failure": NotRequired[Union[str, None]], "last_reason": NotRequired[Union[str, None]], "not_before": NotRequired[Union["Moment", None]], "not_before_ns": int, "params": Any, "place": NotRequired[Union[str, None]], "policy_context": NotRequired[Union[str, None]], "published_at": NotRequired[Union["Moment", None]], "published_at_ns": int, "receipt": NotRequired[Union["ReceiptOf", None]], "stage": str, "world": str, "world_name": NotRequired[Union[str, None]]})
 
+EffectsPage = TypedDict("EffectsPage", {"items": list["Effect"], "next": NotRequired[Union[str, None]], "partial": bool})
+
 EndedChild = TypedDict("EndedChild", {"code": NotRequired[Union[str, None]], "outcome": str})
 
 EnqueueForm = TypedDict("EnqueueForm", {"client": NotRequired[Union[str, None]], "count": NotRequired[Union[int, None]], "holder": str, "label": NotRequired[Union[str, None]], "operation_id": NotRequired[Union[str, None]], "ttl_slots": int, "wait": NotRequired[bool]})
@@ -146,13 +150,13 @@ Letter = TypedDict("Letter", {"at": "Moment", "at_ns": int, "attempts": int, "co
 
 Line = TypedDict("Line", {"at": "Moment", "at_ns": int, "height": int, "level": str, "number": int, "text": str})
 
+ListPage_AssignedWorld = TypedDict("ListPage_AssignedWorld", {"items": list[dict[str, Any]], "next": NotRequired[Union[str, None]]})
+
 ListPage_BulkWorld = TypedDict("ListPage_BulkWorld", {"items": list[dict[str, Any]], "next": NotRequired[Union[str, None]]})
 
 ListPage_Cell = TypedDict("ListPage_Cell", {"items": list[dict[str, Any]], "next": NotRequired[Union[str, None]]})
 
 ListPage_Child = TypedDict("ListPage_Child", {"items": list[dict[str, Any]], "next": NotRequired[Union[str, None]]})
-
-ListPage_Effect = TypedDict("ListPage_Effect", {"items": list[dict[str, Any]], "next": NotRequired[Union[str, None]]})
 
 ListPage_FunctionInstance = TypedDict("ListPage_FunctionInstance", {"items": list[dict[str, Any]], "next": NotRequired[Union[str, None]]})
 
@@ -165,8 +169,6 @@ ListPage_Letter = TypedDict("ListPage_Letter", {"items": list[dict[str, Any]], "
 ListPage_Line = TypedDict("ListPage_Line", {"items": list[dict[str, Any]], "next": NotRequired[Union[str, None]]})
 
 ListPage_Snapshot = TypedDict("ListPage_Snapshot", {"items": list[dict[str, Any]], "next": NotRequired[Union[str, None]]})
-
-ListPage_String = TypedDict("ListPage_String", {"items": list[str], "next": NotRequired[Union[str, None]]})
 
 ListPage_Timer = TypedDict("ListPage_Timer", {"items": list[dict[str, Any]], "next": NotRequired[Union[str, None]]})
 
@@ -290,13 +292,13 @@ WhyCause = TypedDict("WhyCause", {"advice": NotRequired[Union[str, None]], "atte
 
 WhyWorld = TypedDict("WhyWorld", {"causes": list["WhyCause"], "head": NotRequired[Union[int, None]], "name": NotRequired[Union[str, None]], "state": str, "world": str})
 
-Worker = TypedDict("Worker", {"address": NotRequired[Union[str, None]], "draining": bool, "expires_at": "Moment", "expires_at_ns": int, "started_at": "Moment", "started_at_ns": int, "worker": str, "worlds": int, "worlds_max": int})
+Worker = TypedDict("Worker", {"address": NotRequired[Union[str, None]], "draining": bool, "expires_at": "Moment", "expires_at_ns": int, "roles": NotRequired[Union[list[str], None]], "started_at": "Moment", "started_at_ns": int, "worker": str, "worlds": int, "worlds_max": int})
 
 World = TypedDict("World", {"active_at": NotRequired[Union["Moment", None]], "active_at_ns": NotRequired[Union[int, None]], "created_at": "Moment", "created_at_ns": int, "effects": NotRequired[Union[str, None]], "failed": NotRequired[Union["FailedOf", None]], "failures": int, "first_height": int, "head": NotRequired[Union[int, None]], "hold": NotRequired[Union["HoldOf", None]], "labels": dict[str, str], "lease": NotRequired[Union["LeaseOf", None]], "manifest": NotRequired[Union[str, None]], "name": NotRequired[Union[str, None]], "parent": NotRequired[Union["Parent", None]], "program": NotRequired[Union[str, None]], "state": str, "waits": NotRequired[Union[str, None]], "world": str})
 
 WorldCount = TypedDict("WorldCount", {"count": int, "next": NotRequired[Union[str, None]], "states": dict[str, int]})
 
-WorldCounts = TypedDict("WorldCounts", {"archived": int, "failed": int, "forks": int, "held": int, "more": bool, "on_hold": int, "paused": int, "total": int})
+WorldCounts = TypedDict("WorldCounts", {"archived": int, "failed": int, "forks": int, "held": int, "more": bool, "on_hold": int, "paused": int, "total": int, "waiting": int, "waiting_more": bool})
 
 WorldDetails = TypedDict("WorldDetails", {"active_at": NotRequired[Union["Moment", None]], "active_at_ns": NotRequired[Union[int, None]], "created_at": "Moment", "created_at_ns": int, "effects": NotRequired[Union[str, None]], "failed": NotRequired[Union["FailedOf", None]], "failures": int, "first_height": int, "head": NotRequired[Union[int, None]], "hold": NotRequired[Union["HoldOf", None]], "labels": dict[str, str], "lease": NotRequired[Union["LeaseOf", None]], "manifest": NotRequired[Union[str, None]], "name": NotRequired[Union[str, None]], "parent": NotRequired[Union["Parent", None]], "program": NotRequired[Union[str, None]], "state": str, "waits": NotRequired[Union[str, None]], "world": str, "assigned_to": NotRequired[Union[str, None]], "baseline": NotRequired[Union["Snapshot", None]], "chain": NotRequired[Union[str, None]], "exported_to": NotRequired[Union[int, None]], "inbox_bytes": int, "inbox_items": int, "pinned": bool})
 

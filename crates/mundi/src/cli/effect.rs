@@ -52,6 +52,9 @@ pub(super) enum EffectCommand {
         /// Only those that were never tried, that wait for their next attempt, or that are carried out.
         #[arg(long, value_parser = ["pending", "waiting", "claimed"])]
         stage: Option<String>,
+        /// By age or by attempts, among the first 10,000; by default in the order of the queue.
+        #[arg(long, value_parser = ["oldest", "newest", "attempts"])]
+        sort: Option<String>,
     },
     /// Starts the next attempt of a waiting effect, or of a dead letter, now.
     Retry {
@@ -92,7 +95,7 @@ impl EffectCommand {
                 out.object(&of.server.post(&path, &json!({ "reason": reason, "world": of.world })).await?)
             }
             Self::Describe { of } => describe(out, &of.server.get(&of.path("")).await?),
-            Self::List { listing, world, kind, stage } => {
+            Self::List { listing, world, kind, stage, sort } => {
                 let columns = [
                     ("EFFECT", "effect"),
                     ("STAGE", "stage"),
@@ -102,7 +105,7 @@ impl EffectCommand {
                     ("ATTEMPTS", "attempts"),
                     ("LAST FAILURE", "failure"),
                 ];
-                let filters = [("world", world), ("kind", kind), ("stage", stage)];
+                let filters = [("world", world), ("kind", kind), ("stage", stage), ("sort", sort)];
                 let (mut effects, next) = listing.pages("effects", &filters).await?;
                 if !out.is_json() {
                     effects.iter_mut().for_each(|effect| effect["failure"] = failure(effect).into());

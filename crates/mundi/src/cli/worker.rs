@@ -58,12 +58,8 @@ impl WorkerCommand {
         match self {
             Self::Assignments { server, paging, worker } => {
                 let path = server.of(&format!("assignments/{}", escape(&worker)));
-                let (items, next) = server.pages(&path, &[], &paging).await?;
-                let mut rows = Vec::with_capacity(items.len());
-                for world in items {
-                    rows.push(json!({ "name": name_of(&server, &world).await, "world": world }));
-                }
-                out.rows(&[("NAME", "name"), ("WORLD", "world")], &rows, &next)
+                let (rows, next) = server.pages(&path, &[], &paging).await?;
+                out.rows(&[("NAME", "world_name"), ("WORLD", "world")], &rows, &next)
             }
             Self::Drain { server, worker } => {
                 server.post(&server.of(&format!("workers/drain/{}", escape(&worker))), &Value::Null).await.map(drop)
@@ -76,6 +72,7 @@ impl WorkerCommand {
                     ("WORLDS", "worlds"),
                     ("WORLDS MAX", "worlds_max"),
                     ("DRAINING", "draining"),
+                    ("ROLES", "roles"),
                     ("ADDRESS", "address"),
                 ];
                 server.list_all(out, &server.of("workers"), &columns).await
@@ -91,10 +88,4 @@ impl WorkerCommand {
                 .map(drop),
         }
     }
-}
-
-/// What a world is called; null if it has no name, or is deleted meanwhile.
-async fn name_of(server: &Server, world: &Value) -> Value {
-    let path = server.of(&format!("worlds/{}", escape(world.as_str().unwrap_or_default())));
-    server.get(&path).await.map_or(Value::Null, |mut found| found["name"].take())
 }

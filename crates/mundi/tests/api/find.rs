@@ -66,6 +66,24 @@ async fn an_effect_that_nobody_carries_out_names_the_setting_that_its_kind_needs
 }
 
 #[tokio::test]
+async fn an_effect_that_waits_for_a_slot_of_the_process_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = [
+        ("MUNDI_PROCESS__COMMANDS", "{ rest = { program = \"/bin/sleep\", folder = \"/\", args = [\"60\"] } }"),
+        ("MUNDI_EFFECTS__CALLS_MAX", "1"),
+    ];
+    let server = Server::start_with(folder.path(), &settings);
+    server.post(W, &json!({ "world": "k", "program": "kv" })).await.ok(201);
+    for key in ["a", "b"] {
+        let ask = json!({ "key": key, "kind": "process.run", "params": { "command": "rest" } });
+        server.post(&format!("{W}/k/call/ask"), &ask).await.ok(200);
+    }
+    let full = why(&server, "k", "budget").await;
+    assert_eq!((&full["budget"], &full["limit"]), (&json!("calls_max"), &json!(1)), "{full}");
+    assert_eq!(full["kind"], "process.run", "{full}");
+}
+
+#[tokio::test]
 async fn the_command_line_prints_what_changes_in_a_universe() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());

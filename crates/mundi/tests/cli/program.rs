@@ -72,7 +72,9 @@ fn redacted(text: &str) -> String {
     let mut out = String::new();
     for line in text.lines() {
         // How many worlds a worker runs at the moment of its last heartbeat.
-        if let Some((indent, _)) = line.split_once("\"worlds\": ") {
+        let worlds =
+            line.split_once("\"worlds\": ").filter(|(_, number)| number.starts_with(|c: char| c.is_ascii_digit()));
+        if let Some((indent, _)) = worlds {
             out.push_str(&format!("{indent}\"worlds\": 0,\n"));
             continue;
         }

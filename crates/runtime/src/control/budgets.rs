@@ -12,6 +12,27 @@ pub trait Budgets: Send + Sync {
 
     /// How many effects of a kind may be in progress in the whole universe.
     fn kind_calls_max(&self, kind: &str) -> Option<usize>;
+
+    /// How many slots this process has for a kind of effect, if all of them are taken.
+    fn kind_slots(&self, kind: &str) -> Option<usize>;
+
+    /// The bound on attempts of all universes of this process that lets none begin now.
+    fn attempts(&self, now_ns: u64) -> Option<SpentAttempts>;
+}
+
+/// A bound on attempts that is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SpentAttempts {
+    /// The name of the setting: `attempts_at_a_time_max`.
+    pub bound: &'static str,
+    pub limit: u64,
+}
+
+impl fmt::Display for SpentAttempts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { bound, limit } = self;
+        write!(f, "this process makes as many attempts at effects of all universes as it may (`{bound}`: {limit})")
+    }
 }
 
 /// A budget that is used up.

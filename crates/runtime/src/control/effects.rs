@@ -241,13 +241,23 @@ impl<P: Plane> Ops<P> {
         Ok(answered == AnsweredByHand::Delivered)
     }
 
+    /// A part of the search for an effect in all queues, which looks at no more than so many items.
+    pub async fn look_for_effect(
+        &self,
+        intent: IntentHash,
+        after: Option<EffectPlace>,
+        looks_max: usize,
+    ) -> Result<FoundPlace, RuntimeError> {
+        Ok(self.plane.run(&FindEffect { universe: self.universe, intent, after, looks_max }).await?.output)
+    }
+
     /// The effect, if it is in a queue.
     async fn queued_effect(
         &self,
         intent: IntentHash,
         world: Option<WorldId>,
     ) -> Result<Option<QueuedEffect>, RuntimeError> {
-        let (universe, looks_max) = (self.universe, limits::LIST_ITEMS_MAX);
+        let looks_max = limits::LIST_ITEMS_MAX;
         if let Some(world) = world
             && self.is_complete(intent, world).await?
         {
@@ -255,7 +265,7 @@ impl<P: Plane> Ops<P> {
         }
         let mut after = None;
         for _ in 0..limits::EFFECT_SEARCH_ITEMS_MAX / looks_max {
-            match self.plane.run(&FindEffect { universe, intent, after, looks_max }).await?.output {
+            match self.look_for_effect(intent, after, looks_max).await? {
                 FoundPlace::Here(found) => {
                     return Ok(Some(*found).filter(|it| world.is_none_or(|is| it.item.world == is)));
                 }

@@ -3,13 +3,14 @@
 use super::Ops;
 use crate::{Plane, RuntimeError};
 use mundi_model::{
-    Height, WorldId,
+    Height, WorldId, limits,
     record::{Body, Input, Record},
 };
 use mundi_store::{
     keyspace::world_meta::WorldMeta,
-    protocol::{Depths, OldestUnread, QueueDepths},
+    protocol::{Depths, OldestUnread, QueueDepths, WaitingWorlds},
 };
+use std::collections::BTreeSet;
 
 /// How far back the newest sign is looked for of whether a world is paused: more commands in a row are unheard of.
 const COMMANDS_LOOKED_AT: u64 = 64;
@@ -19,6 +20,20 @@ impl<P: Plane> Ops<P> {
     pub async fn queue_depths(&self) -> Result<Depths, RuntimeError> {
         let (universe, now_ns) = (self.universe, self.plane.now_ns());
         Ok(self.plane.run(&QueueDepths { universe, now_ns }).await?.output)
+    }
+
+    /// How many worlds wait for an effect, a timer or a child; and whether more items are queued than are looked at.
+    pub async fn count_waiting_worlds(&self) -> Result<(u64, bool), RuntimeError> {
+        let (mut worlds, mut looks, mut after) = (BTreeSet::new(), 0, None);
+        loop {
+            let part = self.plane.run(&WaitingWorlds { universe: self.universe, after }).await?.output;
+            worlds.extend(part.worlds);
+            looks += part.looks as u64;
+            after = part.next;
+            if after.is_none() || looks >= limits::SUMMARY_WORLDS_MAX {
+                return Ok((worlds.len() as u64, after.is_some()));
+            }
+        }
     }
 
     /// How long the oldest item has waited that a world could take; nothing for a paused one, whose inbox is meant to wait.

@@ -1,6 +1,6 @@
 //! Why a world is not moving, in one answer.
 
-use super::{Budgets, Ops, SpentBudget, Waits};
+use super::{Budgets, Ops, SpentAttempts, SpentBudget, Waits};
 use crate::{Plane, RuntimeError, manifests::load_manifest};
 use mundi_kernel::{intents::WORLD_CALL, loader::Readiness};
 use mundi_model::{
@@ -65,6 +65,13 @@ pub enum Cause {
         kind: String,
         calls_max: usize,
     },
+    /// All slots of this process for its kind are taken.
+    KindSlots {
+        kind: String,
+        calls_max: usize,
+    },
+    /// This process makes as many attempts as it may.
+    Attempts(SpentAttempts),
     /// No worker can take it now.
     Room(Waits),
     /// A worker has the lease and takes its turns, or has stopped and the lease runs out.
@@ -105,7 +112,7 @@ impl Cause {
             Self::Paused { .. } => "paused",
             Self::Person(_) => "person",
             Self::Inbox { .. } => "inbox",
-            Self::Budget(_) | Self::KindBudget { .. } => "budget",
+            Self::Budget(_) | Self::KindBudget { .. } | Self::KindSlots { .. } | Self::Attempts(_) => "budget",
             Self::Room(_) => "room",
             Self::Lease { .. } | Self::Requested { .. } => "lease",
             Self::Program { .. } => "program",
@@ -125,7 +132,9 @@ impl Cause {
             Self::Inbox { .. } => "release the world first",
             Self::Budget(_) => "wait, or mundi universe quotas set",
             Self::KindBudget { .. } => "wait, or raise effects.kinds.KIND.universe_calls_max",
-            Self::Room(Waits::Pinned(_)) => "start that worker, or mundi worker unassign",
+            Self::KindSlots { .. } => "wait, raise effects.kinds.KIND.calls_max, or start another process",
+            Self::Attempts(_) => "wait, raise that setting of [effects], or start another process",
+            Self::Room(Waits::Pinned(_)) => "start that worker, or mundi worker unpin",
             Self::Room(_) => "start a worker, or raise node.worlds_max",
             Self::Children { .. } => "mundi world child list, or child cancel",
             Self::Effect(effect) if is_called(effect) => "ask why the world that it calls is not moving",
@@ -176,6 +185,10 @@ impl fmt::Display for Cause {
                     "{calls_max} effects of the kind `{kind}` are in progress, and no more may be (universe_calls_max)"
                 )
             }
+            Self::KindSlots { kind, calls_max } => {
+                write!(f, "all {calls_max} slots of this process for the kind `{kind}` are taken (calls_max)")
+            }
+            Self::Attempts(spent) => spent.fmt(f),
             Self::Room(waits) => write!(f, "it has work and waits for {waits}"),
             Self::Lease { holder, until_ns, lives: true } => {
                 write!(f, "{holder} runs it and has its lease until {}", moment(*until_ns))
@@ -357,8 +370,11 @@ impl<P: Plane> Ops<P> {
         let mut spent = Vec::new();
         if !kinds.is_empty() {
             spent.extend(budgets.effects().map(Cause::Budget));
+            spent.extend(budgets.attempts(now_ns).map(Cause::Attempts));
         }
         for kind in kinds {
+            let slots = budgets.kind_slots(kind);
+            spent.extend(slots.map(|calls_max| Cause::KindSlots { kind: kind.to_owned(), calls_max }));
             let Some(calls_max) = budgets.kind_calls_max(kind) else { continue };
             let claimed = EffectStage::Claimed;
             let claimed = self.list_effects_at(Some(claimed), None, Some(kind), None, calls_max.max(1)).await?;

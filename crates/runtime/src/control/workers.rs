@@ -134,8 +134,8 @@ mod tests {
 
     fn worker(worlds: u32, expires_at_ns: u64) -> WorkerRecord {
         let (worlds_max, worlds) = (2, Some(worlds));
-        let (started_at_ns, draining, schema_version, address) = (0, false, 1, None);
-        WorkerRecord { started_at_ns, expires_at_ns, worlds_max, draining, schema_version, address, worlds }
+        let (started_at_ns, draining, schema_version, address, roles) = (0, false, 1, None, None);
+        WorkerRecord { started_at_ns, expires_at_ns, worlds_max, draining, schema_version, address, worlds, roles }
     }
 
     #[test]

@@ -78,6 +78,16 @@ impl Attempts {
         admitted
     }
 
+    /// The bound that lets no attempt begin now, by the name of its setting, if there is one.
+    pub fn spent(&self, now_ns: u64) -> Option<(&'static str, u64)> {
+        let mut state = self.state.lock();
+        state.earn(self.bounds.per_second_max, now_ns);
+        if state.admitted >= self.bounds.at_a_time_max {
+            return Some(("attempts_at_a_time_max", self.bounds.at_a_time_max as u64));
+        }
+        (state.credit < ATTEMPT).then(|| ("attempts_per_second_max", self.bounds.per_second_max.into()))
+    }
+
     /// An attempt that was admitted is over, or was never made.
     pub(crate) fn end(&self, was_made: bool) {
         let mut state = self.state.lock();
@@ -112,10 +122,10 @@ mod tests {
     #[test]
     fn no_more_run_at_a_time_than_may() {
         let attempts = Attempts::new(AttemptBounds { at_a_time_max: 3, per_second_max: 1_000 });
-        assert_eq!(attempts.admit(5, 0), 3);
-        assert_eq!(attempts.admit(1, SECOND), 0);
+        assert_eq!((attempts.spent(0), attempts.admit(5, 0)), (None, 3));
+        assert_eq!((attempts.spent(0), attempts.admit(1, SECOND)), (Some(("attempts_at_a_time_max", 3)), 0));
         attempts.end(true);
-        assert_eq!(attempts.admit(5, SECOND), 1);
+        assert_eq!((attempts.spent(SECOND), attempts.admit(5, SECOND)), (None, 1));
     }
 
     #[test]
@@ -123,6 +133,7 @@ mod tests {
         let attempts = Attempts::new(AttemptBounds { at_a_time_max: 100, per_second_max: 4 });
         assert_eq!(attempts.admit(9, 0), 4, "as many as in a second at once");
         assert_eq!(attempts.admit(9, SECOND / 8), 0);
+        assert_eq!(attempts.spent(SECOND / 8), Some(("attempts_per_second_max", 4)));
         assert_eq!(attempts.admit(9, SECOND / 4), 1);
         assert_eq!(attempts.admit(9, 60 * SECOND), 4, "what was not used does not pile up");
         assert_eq!(attempts.admit(9, 59 * SECOND), 0, "a clock that is set back gives nothing");

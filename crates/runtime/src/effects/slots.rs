@@ -28,8 +28,8 @@ pub struct EffectSlots {
     state: Mutex<State>,
 }
 
-/// The slots that effects of the worlds of this process may start in. Clones share them.
-pub(crate) type RegisteredSlots = Arc<Mutex<Option<Arc<EffectSlots>>>>;
+/// The slots of the adapter worker of this process, once it runs. Clones share them.
+pub type RegisteredSlots = Arc<Mutex<Option<Arc<EffectSlots>>>>;
 
 struct State {
     kinds: BTreeMap<Arc<str>, Kind>,
@@ -140,6 +140,12 @@ impl EffectSlots {
         if let Some(kind) = self.state.lock().kinds.get_mut(kind) {
             kind.offer = offer;
         }
+    }
+
+    /// How many slots a kind has, if none of them is free.
+    pub fn is_full(&self, kind: &str) -> Option<usize> {
+        let state = self.state.lock();
+        state.kinds.get(kind).filter(|kind| kind.available() == 0).map(|kind| kind.max)
     }
 
     /// No turn reserves a slot any more.
@@ -298,7 +304,9 @@ mod tests {
         let (one, two) = (reserve(&slots, &plain), reserve(&slots, &plain));
         assert!(one.is_some() && two.is_some() && reserve(&slots, &plain).is_none());
         assert!(slots.take("a", 8, 0).is_empty());
+        assert_eq!((slots.is_full("a"), slots.is_full("b")), (Some(2), None));
         drop(one);
+        assert_eq!(slots.is_full("a"), None);
         assert_eq!(slots.take("a", 8, 0).len(), 1, "one that is dropped is free again");
         slots.offer("a", Offer::None);
         assert!(reserve(&slots, &plain).is_none());

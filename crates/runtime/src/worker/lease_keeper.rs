@@ -83,6 +83,7 @@ async fn heartbeat<P: Plane>(shared: &Shared<P>, started_at_ns: u64) {
         schema_version: u32::from(SchemaVersion::CURRENT.major),
         address: shared.address.lock().clone(),
         worlds: Some(worlds),
+        roles: shared.roles.get().cloned(),
     };
     let record = (shared.phase() != Phase::Over).then_some(record);
     if let Err(error) = shared.plane.run(&Heartbeat { universe, worker, record }).await {

@@ -58,6 +58,8 @@ struct Shared<P: Plane> {
     said_goodbye: AtomicBool,
     /// Where other processes reach this one, if they do.
     address: Mutex<Option<String>>,
+    /// Of the process, for people.
+    roles: OnceLock<Vec<String>>,
     /// A world waits for a runner.
     work: Signal,
     /// An item waits for a turn, after a while in which none did.
@@ -119,6 +121,7 @@ impl<P: Plane> WorldWorker<P> {
             phase: Mutex::new(Phase::Starting),
             said_goodbye: AtomicBool::new(false),
             address: Mutex::default(),
+            roles: OnceLock::new(),
             work: Signal::default(),
             item_waits: Signal::default(),
             signal: Signal::default(),
@@ -199,6 +202,11 @@ impl<P: Plane> WorldWorker<P> {
     pub fn set_address(&self, address: String) {
         *self.0.address.lock() = Some(address);
         self.0.signal.notify();
+    }
+
+    /// Lets people know which roles the process has.
+    pub fn set_roles(&self, roles: Vec<String>) {
+        let _kept = self.0.roles.set(roles);
     }
 
     /// The world's next cycle takes a snapshot or exports segments.

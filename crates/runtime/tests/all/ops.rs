@@ -10,7 +10,7 @@ use mundi_model::{
 use mundi_runtime::{
     Plane, RuntimeError, Services,
     calls::Calls,
-    control::{Cause, EffectEnd, EffectName, FoundEffect, Ops, UniverseChange},
+    control::{Cause, EffectEnd, EffectName, EffectOrder, FoundEffect, Ops, SortPlace, UniverseChange},
     lifecycle::ForkAt,
     metrics::{Metric, Metrics},
     shell::{Shell, ShellConfig, WorkerCommands},
@@ -174,6 +174,74 @@ async fn claim(rig: &Rig, token: u8) -> Vec<ClaimedEffect> {
         cap: KindCap::default(),
     };
     mundi_runtime::Plane::run(&rig.plane, &claim).await.unwrap().output.effects
+}
+
+#[test]
+fn effects_are_sorted_over_all_pages_and_found_in_the_part_of_their_kind() {
+    Rig::run(|rig| async move {
+        let (ops, world) = (ops(&rig), world_id(1));
+        rig.create(world).await.unwrap();
+        let mut host = host(&rig, world).await;
+        for label in ["a", "b", "c", "d", "e"] {
+            run_scripts(&rig, &mut host, &[&*format!("emit {label}")]).await;
+            rig.plane.clock.sleep(SECOND).await;
+        }
+        let failing = claim(&rig, 1).await.remove(0);
+        let fail = FailEffect {
+            claim: failing.proof,
+            failure: Failure { code: Code::EffectFailed, reason: "not yet".into(), repeat: Repeat::AfterMs(60_000) },
+            adapter: "a".into(),
+            signature: None,
+            params: None,
+            now_ns: rig.plane.now_ns(),
+            dedupe_window_ns: 1,
+        };
+        rig.plane.run(&fail).await.unwrap();
+        let sorted = async |order| {
+            let (mut labels, mut after) = (Vec::new(), None::<SortPlace>);
+            loop {
+                let page = ops.sort_effects(order, (None, None, None), after, 2).await.unwrap();
+                assert!(page.items.len() <= 2 && !page.is_partial);
+                labels.extend(page.items.into_iter().map(|effect| effect.item.label));
+                after = page.next.map(|next| next.to_string().parse().unwrap());
+                if after.is_none() {
+                    return labels;
+                }
+            }
+        };
+        assert_eq!(sorted(EffectOrder::Oldest).await, ["a", "b", "c", "d", "e"]);
+        assert_eq!(sorted(EffectOrder::Newest).await, ["e", "d", "c", "b", "a"]);
+        let by_attempts = sorted(EffectOrder::MostAttempts).await;
+        let all = ["a", "b", "c", "d", "e"].map(str::to_owned);
+        let rest: Vec<_> = all.into_iter().filter(|label| *label != by_attempts[0]).collect();
+        assert_eq!((&*by_attempts[0], &by_attempts[1..]), (&*failing.item.label, &rest[..]));
+
+        let read = async |kind: Option<&str>| {
+            rig.plane.engine.revive();
+            let found = ops.list_effects(None, kind, None, 100).await.unwrap().items.len();
+            (found, rig.plane.engine.counts().items)
+        };
+        assert_eq!(read(Some("http")).await, (5, 5));
+        assert_eq!(read(Some("mail")).await, (0, 0), "nothing of another kind is read");
+    });
+}
+
+#[test]
+fn worlds_that_wait_for_an_effect_or_a_timer_are_counted_once() {
+    Rig::run(|rig| async move {
+        let ops = ops(&rig);
+        for n in 1..=4 {
+            rig.create(world_id(n)).await.unwrap();
+        }
+        for (n, script) in
+            [(1, "emit a\nemit b\ntimer t 9000000000000000000"), (2, "timer t 9000000000000000000"), (3, "put a 1")]
+        {
+            run_scripts(&rig, &mut host(&rig, world_id(n)).await, &[script]).await;
+        }
+        assert_eq!(ops.count_waiting_worlds().await.unwrap(), (2, false));
+        assert_eq!(claim(&rig, 1).await.len(), 1);
+        assert_eq!(ops.count_waiting_worlds().await.unwrap(), (2, false), "at every stage");
+    });
 }
 
 #[test]

@@ -270,6 +270,7 @@ fn heard_of(rig: &Rig, n: u64) {
         schema_version: 1,
         address: None,
         worlds: Some(0),
+        roles: None,
     };
     let heartbeat = Heartbeat { universe: rig.universe, worker: id(n), record: Some(record) };
     let plane = rig.plane.clone();

@@ -16,7 +16,7 @@ use mundi_model::{
 use mundi_runtime::{
     Plane, Services,
     calls::Calls,
-    control::{Budgets, Cause, Ops, SpentBudget},
+    control::{Budgets, Cause, Ops, SpentAttempts, SpentBudget},
     lifecycle::{NewWorld, create},
     testing::{Rig, TestPlane, script_event},
     world::CycleBudget,
@@ -126,9 +126,12 @@ fn an_effect_says_who_claimed_it_when_it_is_tried_again_and_that_its_rate_limit_
 }
 
 /// Budgets of which some are used up.
+#[derive(Default)]
 struct Used {
     turns: bool,
     effects: bool,
+    slots: bool,
+    attempts: bool,
 }
 
 fn spent(quota: &'static str) -> SpentBudget {
@@ -147,6 +150,14 @@ impl Budgets for Used {
     fn kind_calls_max(&self, kind: &str) -> Option<usize> {
         (kind == "http").then_some(1)
     }
+
+    fn kind_slots(&self, kind: &str) -> Option<usize> {
+        (self.slots && kind == "http").then_some(3)
+    }
+
+    fn attempts(&self, _: u64) -> Option<SpentAttempts> {
+        self.attempts.then_some(SpentAttempts { bound: "attempts_at_a_time_max", limit: 9 })
+    }
 }
 
 #[test]
@@ -155,7 +166,7 @@ fn a_budget_that_is_used_up_is_named_for_turns_for_effects_and_for_a_kind() {
         let world = world_id(1);
         rig.create(world).await.unwrap();
         let said = async |turns, effects| {
-            let ops = ops(&rig.plane, &rig).with_budgets(Arc::new(Used { turns, effects }));
+            let ops = ops(&rig.plane, &rig).with_budgets(Arc::new(Used { turns, effects, ..Used::default() }));
             causes(&ops, world, "budget").await.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         assert!(said(true, true).await.is_empty(), "it has nothing to do");
@@ -170,6 +181,17 @@ fn a_budget_that_is_used_up_is_named_for_turns_for_effects_and_for_a_kind() {
         assert_eq!(effects.len(), 1, "{effects:?}");
         assert!(effects[0].contains("`effects_per_second_max` (7)"), "{effects:?}");
         assert!(said(false, false).await.is_empty(), "no effect of the kind is in progress");
+        let used = Used { slots: true, attempts: true, ..Used::default() };
+        let of_process = causes(&ops(&rig.plane, &rig).with_budgets(Arc::new(used)), world, "budget").await;
+        let said_of_process: Vec<_> = of_process.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            said_of_process,
+            [
+                "this process makes as many attempts at effects of all universes as it may (`attempts_at_a_time_max`: 9)",
+                "all 3 slots of this process for the kind `http` are taken (calls_max)",
+            ]
+        );
+        assert!(of_process.iter().all(|cause| cause.advice().is_some()));
         assert_eq!(claim(&rig, 1, KindCap::default()).await.len(), 1);
         let full = said(false, false).await;
         assert_eq!(full, ["1 effects of the kind `http` are in progress, and no more may be (universe_calls_max)"]);
@@ -260,6 +282,7 @@ async fn beat(rig: &Rig, worker: WorkerId, worlds_max: u32, ttl_ns: u64) {
         schema_version: 1,
         address: None,
         worlds: Some(1),
+        roles: None,
     };
     rig.plane.run(&Heartbeat { universe: rig.universe, worker, record: Some(record) }).await.unwrap();
 }
@@ -287,7 +310,7 @@ fn a_world_without_a_turn_names_the_worker_that_it_waits_for() {
         ops.assign_world(world, id(7), 128).await.unwrap();
         let (said, advice) = room().await.unwrap();
         assert!(said.contains(&format!("{}, which it is pinned to", id(7))), "{said}");
-        assert_eq!(advice, "start that worker, or mundi worker unassign");
+        assert_eq!(advice, "start that worker, or mundi worker unpin");
         let to = Assignment { desired: Some(id(7)), pinned: false, priority: 128, reason: None };
         let place = PlaceWorld { universe: rig.universe, world, over: Over::Anything, to, mail: Vec::new() };
         rig.plane.run(&place).await.unwrap();

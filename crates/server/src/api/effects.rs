@@ -1,7 +1,7 @@
 //! Open effects: list, describe, retry, cancel, answer.
 
 use super::{
-    ListPage, Problem,
+    Problem,
     access::By,
     dead_letters::address,
     extract::{ADMIN, JsonBody, Name, Params, READ, UniverseScope, wanted_world},
@@ -11,7 +11,7 @@ use super::{
 };
 use axum::Json;
 use mundi_model::{Code, cbor, limits, record::ReceiptStatus};
-use mundi_runtime::control::{EffectEnd, FoundEffect, HandAnswer, JournaledEffect};
+use mundi_runtime::control::{EffectEnd, EffectOrder, FoundEffect, HandAnswer, JournaledEffect};
 use mundi_store::{
     protocol::{AnsweredByHand, QueuedEffect},
     values::{EffectItem, EffectStage, EffectTerms, FailedAttempt, Queue},
@@ -227,13 +227,15 @@ pub(super) struct EffectsParams {
     kind: Option<String>,
     /// `pending`, `waiting` (for its next attempt) or `claimed`; all of them if it is not given.
     stage: Option<String>,
+    /// `oldest`, `newest` or `attempts` (most first), among the first 10,000; in the order of the queue if it is not given.
+    sort: Option<String>,
     /// Where the page before ended: its `next`.
     after: Option<String>,
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
 }
 
-fn stage_called(name: &str) -> Result<EffectStage, Problem> {
+pub(super) fn stage_called(name: &str) -> Result<EffectStage, Problem> {
     Ok(match name {
         "pending" => EffectStage::Pending,
         "waiting" => EffectStage::Waiting,
@@ -242,22 +244,51 @@ fn stage_called(name: &str) -> Result<EffectStage, Problem> {
     })
 }
 
+fn order_called(name: &str) -> Result<EffectOrder, Problem> {
+    Ok(match name {
+        "oldest" => EffectOrder::Oldest,
+        "newest" => EffectOrder::Newest,
+        "attempts" => EffectOrder::MostAttempts,
+        _ => return Err(Problem::invalid(format!("sort: `{name}` is none of oldest, newest, attempts"))),
+    })
+}
+
+/// A page of open effects.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct EffectsPage {
+    items: Vec<Effect>,
+    /// Given as `after`, it asks for the next page; null at the end.
+    next: Option<String>,
+    /// Of a sorted list: more effects are open than it looks at, so others may come before these.
+    partial: bool,
+}
+
 /// The effects that have no receipt yet.
 #[utoipa::path(
     get, path = "/v1/u/{universe}/effects", tag = "effects", params(EffectsParams),
-    responses((status = 200, body = ListPage<Effect>)),
+    responses((status = 200, body = EffectsPage)),
 )]
 pub(super) async fn list(
     UniverseScope { universe, .. }: UniverseScope<READ>,
     Params(params): Params<EffectsParams>,
-) -> Result<Json<ListPage<Effect>>, Problem> {
+) -> Result<Json<EffectsPage>, Problem> {
     let world = wanted_world(&universe, params.world.as_deref()).await?;
-    let after = params.after.as_deref().map(str::parse).transpose()?;
     let stage = params.stage.as_deref().map(stage_called).transpose()?;
     let (kind, limit) = (params.kind.as_deref(), limit(params.limit)?);
-    let page = universe.ops().list_effects_at(stage, world, kind, after, limit).await?;
-    let Json(page) = ListPage::of(page, Effect::from);
-    Ok(Json(ListPage { items: with_names(&universe, page.items).await?, ..page }))
+    let (items, next, partial) = match params.sort.as_deref().map(order_called).transpose()? {
+        None => {
+            let after = params.after.as_deref().map(str::parse).transpose()?;
+            let page = universe.ops().list_effects_at(stage, world, kind, after, limit).await?;
+            (page.items, page.next.map(|next| next.to_string()), false)
+        }
+        Some(order) => {
+            let after = params.after.as_deref().map(str::parse).transpose()?;
+            let sorted = universe.ops().sort_effects(order, (stage, world, kind), after, limit).await?;
+            (sorted.items, sorted.next.map(|next| next.to_string()), sorted.is_partial)
+        }
+    };
+    let items = with_names(&universe, items.into_iter().map(Effect::from).collect()).await?;
+    Ok(Json(EffectsPage { items, next, partial }))
 }
 
 /// One effect, in whichever state it is. With `world`, one that is over is found in the journal.

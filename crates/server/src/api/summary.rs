@@ -35,6 +35,10 @@ pub(super) struct WorldCounts {
     held: u64,
     on_hold: u64,
     paused: u64,
+    /// Worlds that wait for an effect, a timer or a child.
+    waiting: u64,
+    /// There are more items in the queues than are looked at to count them: 20,000.
+    waiting_more: bool,
     /// A step failed since they were last upgraded, resumed, retried or skipped.
     failed: u64,
     archived: u64,
@@ -72,6 +76,7 @@ pub(super) async fn summary(UniverseScope { universe, .. }: UniverseScope<READ>)
             break;
         }
     }
+    (worlds.waiting, worlds.waiting_more) = universe.ops().count_waiting_worlds().await?;
     let depths = universe.ops().queue_depths().await?;
     let inboxes = universe.ops().list_dead_letters(Queue::Inboxes, None, None, limits::LIST_ITEMS_MAX).await?;
     let [effects_pending, effects_waiting, effects_claimed] = depths.effects;

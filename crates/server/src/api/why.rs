@@ -59,7 +59,8 @@ pub(super) struct WhyCause {
     /// The input that it is on hold at.
     #[serde(skip_serializing_if = "Option::is_none")]
     input: Option<String>,
-    /// The budget that is used up: the name of a quota, or `universe_calls_max` of the kind of effect.
+    /// The budget that is used up: the name of a quota, `universe_calls_max` or `calls_max` of the kind of effect, `attempts_at_a_time_max` or
+    /// `attempts_per_second_max`.
     #[serde(skip_serializing_if = "Option::is_none")]
     budget: Option<&'static str>,
     /// How much it is.
@@ -89,6 +90,10 @@ impl From<&Cause> for WhyCause {
                 kind: Some(kind.clone()),
                 ..new
             },
+            Cause::KindSlots { kind, calls_max } => {
+                Self { budget: Some("calls_max"), limit: Some(*calls_max as u64), kind: Some(kind.clone()), ..new }
+            }
+            Cause::Attempts(spent) => Self { budget: Some(spent.bound), limit: Some(spent.limit), ..new },
             Cause::Lease { holder, until_ns, .. } => {
                 Self { by: Some(holder.to_string()), until: Some(Moment::of(*until_ns)), ..new }
             }

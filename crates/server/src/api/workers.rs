@@ -26,6 +26,8 @@ pub(super) struct Worker {
     worlds: u32,
     draining: bool,
     address: Option<String>,
+    /// The roles of its process; null from one of an earlier version.
+    roles: Option<Vec<String>>,
 }
 
 /// The workers with a heartbeat.
@@ -47,24 +49,35 @@ pub(super) async fn all(universe: &Universe) -> Result<Vec<Worker>, Problem> {
         worlds: record.worlds.unwrap_or(0),
         draining: record.draining,
         address: record.address,
+        roles: record.roles,
     });
     Ok(workers.collect())
 }
 
+/// A world that a worker should run.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct AssignedWorld {
+    world: String,
+    world_name: Option<String>,
+}
+
+names_world!(AssignedWorld);
+
 /// The worlds that a worker should run.
 #[utoipa::path(
     get, path = "/v1/u/{universe}/assignments/{worker}", tag = "workers", params(PageParams),
-    responses((status = 200, body = ListPage<String>)),
+    responses((status = 200, body = ListPage<AssignedWorld>)),
 )]
 pub(super) async fn assignments(
     UniverseScope { universe, .. }: UniverseScope<READ>,
     name: Name,
     Params(page): Params<PageParams>,
-) -> Result<Json<ListPage<String>>, Problem> {
+) -> Result<Json<ListPage<AssignedWorld>>, Problem> {
     let (worker, after, limit) = (name.parse::<WorkerId>()?, page.after::<WorldId>()?, page.limit()?);
     let worlds = universe.ops().list_worker_worlds(worker, after, limit).await?;
     let next = worlds.last().filter(|_| worlds.len() == limit).map(WorldId::to_string);
-    Ok(Json(ListPage { items: worlds.iter().map(WorldId::to_string).collect(), next }))
+    let items = worlds.iter().map(|world| AssignedWorld { world: world.to_string(), world_name: None });
+    Ok(Json(ListPage { items: with_names(&universe, items.collect()).await?, next }))
 }
 
 /// Asks a worker to snapshot and release everything, and to end: its process runs no world of this universe any more until

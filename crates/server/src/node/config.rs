@@ -40,6 +40,18 @@ pub enum Role {
 
 impl Role {
     pub const ALL: [Self; 6] = [Self::World, Self::Adapter, Self::Timer, Self::Orchestrator, Self::Watcher, Self::Api];
+
+    /// As the configuration names it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::World => "world",
+            Self::Adapter => "adapter",
+            Self::Timer => "timer",
+            Self::Orchestrator => "orchestrator",
+            Self::Watcher => "watcher",
+            Self::Api => "api",
+        }
+    }
 }
 
 /// The rules of one universe. Every process of a fleet must be configured the same.

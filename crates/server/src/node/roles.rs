@@ -16,7 +16,7 @@ use mundi_runtime::{
     children::{ChildExecutor, ChildExecutorConfig, OutsideCalls, recover_universe},
     control::Ops,
     delivery::DeliverDelayed,
-    effects::{AdapterWorker, AdapterWorkerConfig},
+    effects::{AdapterWorker, AdapterWorkerConfig, slots::RegisteredSlots},
     orchestrator::{Orchestrator, OrchestratorConfig},
     shell::{self, Ended, Report, Shell, ShellConfig, Stop, WorkerCommands},
     sweeper::{Sweeper, SweeperConfig},
@@ -65,6 +65,8 @@ pub(super) struct Roles<P: Plane> {
     finishing: Vec<Stop>,
     /// Those that end once the worlds are given back.
     shells: Vec<Stop>,
+    /// Of the adapter worker, once it runs.
+    slots: RegisteredSlots,
 }
 
 /// The world worker, and the shell that it runs in.
@@ -83,7 +85,8 @@ impl Roles<NodePlane> {
         calls: Calls,
     ) -> Result<Self, NodeError> {
         let universe = quotas.id();
-        let mut roles = Self { worlds: None, finishing: Vec::new(), shells: Vec::new() };
+        let slots = RegisteredSlots::default();
+        let mut roles = Self { worlds: None, finishing: Vec::new(), shells: Vec::new(), slots };
         if node.config().roles.iter().any(|role| matches!(role, Role::World | Role::Adapter)) {
             // Before a world of this process runs, and with it a turn that spawns.
             recover_children(node, universe).await?;
@@ -115,6 +118,11 @@ impl Roles<NodePlane> {
         self.worlds.as_ref().map(|worlds| &worlds.worker)
     }
 
+    /// The slots of its adapter worker: none before it runs, or without that role.
+    pub(super) fn slots(&self) -> RegisteredSlots {
+        self.slots.clone()
+    }
+
     async fn run_worlds(
         &mut self,
         node: &Node,
@@ -127,6 +135,7 @@ impl Roles<NodePlane> {
         let (metrics, first_cycles) = (node.0.metrics.clone(), node.0.first_cycles.clone());
         let worker = WorldWorker::new(plane.clone(), config, calls, metrics, first_cycles);
         worker.keep_pace(quotas);
+        worker.set_roles(node.config().roles.iter().map(|role| role.name().to_owned()).collect());
         let config = shell_config(node.config(), universe, node.worker());
         let shell = Shell::boot(plane.clone(), config, worker.clone(), Arc::default()).await?.0.start();
         let commands = WorkerCommands { plane: plane.clone(), worker: worker.clone() };
@@ -158,7 +167,7 @@ impl Roles<NodePlane> {
             AdapterWorkerConfig { keys, ..config.adapters.clone() },
         );
         worker = worker.with_metrics(node.0.metrics.clone()).with_report(node.0.reports.adapters.clone());
-        worker = worker.with_attempts(node.0.attempts.clone()).with_pace(quotas.clone());
+        worker = worker.with_attempts(node.0.attempts.clone()).with_pace(quotas.clone()).with_slots(self.slots.clone());
         worker = worker.serve(Arc::new(BlobAdapter::new(blobs).with_room(room.clone())));
         let reach = Reach::new(plane.clone()).with_universes(Arc::new(node.universe_policy()));
         let mut reach = reach.with_dedupe_window_ns(config.dedupe_window_ns());

@@ -96,7 +96,8 @@ impl Universe {
         let roles = Roles::start(node, plane.clone(), name, quotas.clone(), calls.clone()).await?;
         let ops = Ops::new(plane.clone(), id, calls).with_dedupe_window_ns(node.config().dedupe_window_ns());
         let caps = node.config().adapters.universe_caps.clone();
-        let ops = ops.with_budgets(Arc::new(UniverseBudgets { quotas: quotas.clone(), caps }));
+        let (slots, attempts) = (roles.slots(), node.0.attempts.clone());
+        let ops = ops.with_budgets(Arc::new(UniverseBudgets { quotas: quotas.clone(), caps, slots, attempts }));
         let ops = ops.with_metrics(node.shared_metrics());
         let ops = match roles.worlds() {
             Some(worker) => ops.beside(worker.clone()),

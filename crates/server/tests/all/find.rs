@@ -407,6 +407,31 @@ async fn sql_reads_every_table_within_its_universe() {
     for table in ["attempts", "children", "dead_letters", "workers", "leases"] {
         sql(&format!("select * from {table}")).await.ok(200);
     }
+    // Effects are found by their ids, stages and kinds as they are without the conditions.
+    server
+        .post(&format!("{W}/alice/call/ask"), &json!({ "key": "x", "kind": "llm.chat", "params": {} }))
+        .await
+        .ok(200);
+    let effect = rows("select effect from effects where kind = 'llm.chat'").await[0][0].clone();
+    let effect = effect.as_str().unwrap();
+    for (condition, pushed) in [
+        (format!("effect = '{effect}'"), "effect="),
+        ("effect = 'nonsense'".to_owned(), "effect="),
+        (format!("effect = 'i_{}'", "0".repeat(64)), "effect="),
+        ("stage = 'pending'".to_owned(), "stage="),
+        ("stage = 'claimed'".to_owned(), "stage="),
+        ("stage = 'nonsense'".to_owned(), "stage="),
+        ("kind = 'external.task'".to_owned(), "kind="),
+    ] {
+        let query = format!("select effect, kind from effects where {condition} order by 1");
+        let unindexed = rows(&format!("select effect, kind from effects where +{condition} order by 1")).await;
+        assert_eq!(rows(&query).await, unindexed, "{query}");
+        let plan = rows(&format!("explain query plan {query}")).await;
+        assert!(plan[0][3].as_str().is_some_and(|step| step.ends_with(pushed)), "{plan}");
+    }
+    let found = rows(&format!("select kind, name from effects where effect = '{effect}'")).await;
+    assert_eq!(found, json!([["llm.chat", "alice"]]));
+    assert_eq!(rows(&format!("select count(*) from attempts where effect = '{effect}'")).await, json!([[0]]));
     let plan = rows("explain query plan select * from journal('alice') where height >= 3").await;
     assert!(plan[0][3].as_str().is_some_and(|step| step.contains("height>=") && step.contains("of=")), "{plan}");
 

@@ -113,6 +113,7 @@ fn name_a_universe_guard_its_schema_and_heartbeat_in_it() {
             schema_version: 1,
             address: None,
             worlds: None,
+            roles: None,
         };
         store.run(&Heartbeat { universe, worker, record: Some(lives.clone()) }).await?;
         store.run(&Heartbeat { universe, worker: WorkerId::new(2).unwrap(), record: Some(lives) }).await?;

@@ -13,7 +13,7 @@ mod round;
 
 use super::{
     Adapter, EffectPace, Unpaced, attempts::Attempts, policy::PolicyContexts, signature::AdapterKeys,
-    slots::EffectSlots,
+    slots::{EffectSlots, RegisteredSlots},
 };
 use crate::{
     Delivery, LocalWorlds, Plane, RuntimeError,
@@ -83,6 +83,7 @@ pub struct AdapterWorker<E, B> {
     policies: PolicyContexts,
     attempts: Arc<Attempts>,
     pace: Arc<dyn EffectPace>,
+    slots: RegisteredSlots,
 }
 
 impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
@@ -97,7 +98,7 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
     ) -> Self {
         let (adapters, report, metrics) = (BTreeMap::new(), Arc::default(), Arc::default());
         let (local, policies, attempts) = (None, PolicyContexts::default(), Arc::default());
-        let pace = Arc::new(Unpaced);
+        let (pace, slots) = (Arc::new(Unpaced), RegisteredSlots::default());
         Self {
             engine,
             blobs,
@@ -113,6 +114,7 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
             policies,
             attempts,
             pace,
+            slots,
         }
     }
 
@@ -139,6 +141,12 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         Self { report, ..self }
     }
 
+    /// Registers its slots there when it begins.
+    #[must_use]
+    pub fn with_slots(self, slots: RegisteredSlots) -> Self {
+        Self { slots, ..self }
+    }
+
     /// Shares the bound on attempts with the other adapter workers of the process.
     #[must_use]
     pub fn with_attempts(self, attempts: Arc<Attempts>) -> Self {
@@ -160,6 +168,7 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         let kinds = self.adapters.keys().map(|kind| (kind.clone(), self.calls_max(kind)));
         let (slots, handovers) =
             EffectSlots::new(self.worker, nanos(self.config.claim_ttl), self.attempts.clone(), kinds);
+        *self.slots.lock() = Some(slots.clone());
         let mut troubles = 0;
         // Before any claim of this run can be made.
         while self.config.is_alone && !is_told(&mut stop) {

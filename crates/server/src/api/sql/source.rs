@@ -12,12 +12,12 @@ use super::super::{
 };
 use crate::node::Universe;
 use given::Given;
-use mundi_model::{Code, Coded, Height, WorldId, WorldName, limits};
+use mundi_model::{Code, Coded, Height, IntentHash, WorldId, WorldName, limits};
 use mundi_runtime::control::{At, Pool};
 use mundi_sql::{Columns, Condition, IsLate, Row, Rows, Source, SqlError, Table};
 use mundi_store::{
-    protocol::{HeldLease, Page, WorldCursor, WorldOrder, WorldQuery, WorldSummary},
-    values::{ListedState, Queue, QueueSeq},
+    protocol::{FoundPlace, HeldLease, Page, QueuedEffect, WorldCursor, WorldOrder, WorldQuery, WorldSummary},
+    values::{EffectPlace, ListedState, Queue, QueueSeq},
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -246,11 +246,34 @@ impl Reading {
     }
 
     async fn effects(&mut self) -> Result<Vec<Row>, Problem> {
-        let (world, after) = (self.given.world("world"), self.place.after.as_deref().map(str::parse).transpose()?);
-        let page = self.universe.ops().list_effects(world, self.given.text("kind"), after, PAGE_ROWS).await?;
-        self.go_on(page.next.map(|next| next.to_string()));
-        let items: Vec<effects::Effect> = page.items.into_iter().map(effects::Effect::from).collect();
+        let after = self.place.after.as_deref().map(str::parse).transpose()?;
+        let (found, next) = match self.given.text("effect").map(str::parse) {
+            Some(Ok(effect)) => self.effect(effect, after).await?,
+            Some(Err(_)) => (Vec::new(), None), // a text that is no id is in no row
+            None => {
+                let (world, kind) = (self.given.world("world"), self.given.text("kind"));
+                // A withdrawn effect is at any stage.
+                let stage = self.given.text("stage").and_then(|stage| effects::stage_called(stage).ok());
+                let page = self.universe.ops().list_effects_at(stage, world, kind, after, PAGE_ROWS).await?;
+                (page.items, page.next)
+            }
+        };
+        self.go_on(next.map(|next| next.to_string()));
+        let items: Vec<effects::Effect> = found.into_iter().map(effects::Effect::from).collect();
         Ok(with_names(&self.universe, items).await?.iter().map(row).map(with_name_column).collect())
+    }
+
+    /// A part of the search for an effect: of the queues of each kind only the shard is read that its id lies in.
+    async fn effect(
+        &self,
+        effect: IntentHash,
+        after: Option<EffectPlace>,
+    ) -> Result<(Vec<QueuedEffect>, Option<EffectPlace>), Problem> {
+        Ok(match self.universe.ops().look_for_effect(effect, after, limits::LIST_ITEMS_MAX).await? {
+            FoundPlace::Here(found) => (vec![*found], None),
+            FoundPlace::NotYet(place) => (Vec::new(), Some(place)),
+            FoundPlace::Nowhere => (Vec::new(), None),
+        })
     }
 
     async fn attempts(&mut self) -> Result<Vec<Row>, Problem> {

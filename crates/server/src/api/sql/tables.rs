@@ -102,12 +102,15 @@ pub(super) static EFFECTS: Table = Table {
     name: "effects",
     about: "Effects without a receipt.",
     columns: &[
-        text("effect", "its id, which never changes"),
+        keyed(text("effect", "its id, which never changes")),
         WORLD,
         NAME,
         number("height", "where its world asked for it"),
         keyed(text("kind", "the kind")),
-        text("stage", "`pending`, `waiting` or `claimed`"),
+        keyed(text(
+            "stage",
+            "`pending`, `waiting` or `claimed`; `withdrawn` if its world does not wait for it any more",
+        )),
         text("label", "the program's own name for it"),
         json("params", "what it was asked for with"),
         number("attempts", "attempts that failed"),
@@ -124,10 +127,10 @@ pub(super) static ATTEMPTS: Table = Table {
     name: "attempts",
     about: "The newest failed attempts of effects without a receipt, at most ten of each.",
     columns: &[
-        text("effect", "the effect"),
+        keyed(text("effect", "the effect")),
         WORLD,
         NAME,
-        text("kind", "the kind of the effect"),
+        keyed(text("kind", "the kind of the effect")),
         number("attempt", "the first one is 1"),
         text("at", "when it failed"),
         text("worker", "who had claimed it"),
@@ -177,6 +180,7 @@ pub(super) static WORKERS: Table = Table {
         number("worlds", "how many it had when it was last heard of"),
         number("draining", "1 if it is about to end"),
         text("address", "where it is reached"),
+        json("roles", "the roles of its process, as a list"),
     ],
 };
 

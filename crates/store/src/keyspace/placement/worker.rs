@@ -30,6 +30,9 @@ pub struct WorkerRecord {
     /// How many of its worlds had work when it said so; those that rest make room.
     #[n(6)]
     pub worlds: Option<u32>,
+    /// The roles of its process, as the configuration names them: for people.
+    #[n(7)]
+    pub roles: Option<Vec<String>>,
 }
 
 impl WorkerRecord {
@@ -95,13 +98,22 @@ mod tests {
             worlds: (u32, Option<u32>),
             draining: bool,
             address: Option<String>,
+            roles: Option<Vec<String>>,
             noise: Vec<u8>,
         ) {
             let (started_at_ns, expires_at_ns) = times;
             let (worlds_max, worlds) = worlds;
             let schema_version = 1;
-            let record =
-                WorkerRecord { started_at_ns, expires_at_ns, worlds_max, draining, schema_version, address, worlds };
+            let record = WorkerRecord {
+                started_at_ns,
+                expires_at_ns,
+                worlds_max,
+                draining,
+                schema_version,
+                address,
+                worlds,
+                roles,
+            };
             laws::value_survives(Family::Worker, &record, &noise)?;
         }
     }

@@ -12,6 +12,7 @@ use crate::protocol::{
 use crate::{
     OnUnknown, Protocol, StoreError,
     keyspace::{
+        QueueShard, Shard, Span,
         effect_attempt::{self, EffectAttempts},
         effect_inflight,
         effect_pending::{self, EffectItem},
@@ -82,9 +83,12 @@ impl Protocol for ListEffects {
         let first = self.after.map_or(EffectStage::Pending, |after| after.stage);
         let wanted = |stage: &EffectStage| *stage >= first && self.stage.is_none_or(|only| only == *stage);
         for stage in EffectStage::ALL.into_iter().filter(wanted) {
-            let mut span = stage.family().prefix(self.universe).span();
+            let mut span = self.span(stage);
             if let Some(after) = self.after.filter(|after| after.stage == stage) {
                 span = span.after(&effect_place::key(self.universe, after));
+            }
+            if span.start >= span.end {
+                continue; // the page before ended behind this kind
             }
             let found = tx.range(span.read(room.looks()).snapshot()).await?;
             for (index, (key, bytes)) in (1..).zip(&found.items) {
@@ -104,6 +108,14 @@ impl Protocol for ListEffects {
 }
 
 impl ListEffects {
+    /// The keys that may be wanted. Two kinds may share a part of the queue, so each item is compared, too.
+    fn span(&self, stage: EffectStage) -> Span {
+        match &self.kind {
+            Some(kind) => effect_place::of_kind(self.universe, stage, QueueShard::new(kind, Shard::FIRST)),
+            None => stage.family().prefix(self.universe).span(),
+        }
+    }
+
     fn takes(&self, item: &EffectItem) -> bool {
         self.world.is_none_or(|world| item.world == world) && self.kind.as_ref().is_none_or(|kind| item.kind == *kind)
     }
