@@ -309,6 +309,31 @@ test('open effects are filtered by stage and sorted by attempts', async () => {
   await page.context().close();
 });
 
+test('open effects are sorted over all pages', async () => {
+  // Older than those of the first page, by the order of the queue in a later one.
+  const kv = (await server.ask('GET', server.of('/programs'))).find((program) => program.name === 'kv');
+  const manifest = await server.ask('GET', server.of(`/manifests/${kv.versions[0].manifest}`));
+  const { hash } = await server.ask('POST', server.of('/manifests'), { ...manifest, events: { ...manifest.events, ask: true }, effects: { 'external.many': {} } });
+  await server.ask('POST', server.of('/worlds'), { world: 'many', manifest: hash });
+  const keys = Array.from({ length: 210 }, (_, index) => `k${index}`);
+  for (const key of keys) await server.send('many', 'ask', { key, kind: 'external.many', params: { key } });
+  await server.until('/effects?world=many&limit=1000', (page) => page.items.length === keys.length);
+  const all = (await server.ask('GET', server.of('/effects?world=many&limit=1000'))).items;
+  all.sort((a, b) => b.published_at_ns - a.published_at_ns || (a.effect < b.effect ? -1 : 1));
+  const page = await open(browser, server, '#/u/default/effects?world=many&sort=newest');
+  const rows = page.getByRole('region', { name: 'Effects' }).locator('tbody tr');
+  const labels = () => rows.locator('td:nth-child(1) .mute').allInnerTexts();
+  await rows.nth(199).waitFor();
+  const first = await labels();
+  await page.getByRole('button', { name: 'Next page' }).click();
+  await page.waitForFunction(() => document.querySelectorAll('tbody tr').length === 10);
+  const shownLabels = [...first, ...(await labels())];
+  assert.equal(new Set(shownLabels).size, keys.length);
+  for (const [at, { label }] of all.entries()) assert.equal(shownLabels[at].trim(), label, String(at));
+  assert.deepEqual(page.wrong, []);
+  await page.context().close();
+});
+
 test('an await gets another answer in a fork', async () => {
   await shop(server, 'lamps-3', [['9', false]]);
   const page = await open(browser, server, '#/u/default/worlds/lamps-3?tab=functions&instance=order/9');
@@ -361,6 +386,8 @@ test('the fleet shows engine, object store and roles, and pins a world', async (
   await server.create('pinned', 'counter');
   const page = await open(browser, server, '#/u/default/fleet');
   await shown(page, 'world, adapter, timer, orchestrator, watcher, api');
+  await page.getByRole('region', { name: 'Workers' }).getByRole('cell', { name: worker.roles.join(', ') }).waitFor();
+  assert.ok(worker.roles.includes('world') && worker.roles.includes('adapter'));
   await page.getByRole('region', { name: 'Check-up' }).getByText('embedded, answers').waitFor();
   await page.getByRole('region', { name: 'Check-up' }).getByText('LocalFileSystem, answers').waitFor();
   await page.getByRole('button', { name: 'Placement' }).click();
@@ -622,6 +649,8 @@ describe('many worlds and a long journal', () => {
     const page = await open(browser, large, `#/u/default/worlds/long?at=${head - 1}`);
     await page.locator(`[data-height="${head - 1}"]`).waitFor();
     await page.evaluate(() => performance.clearMeasures('mundi-moment'));
+    const asked = [];
+    page.on('request', (request) => /\/worlds\/long\//.test(request.url()) && asked.push(new URL(request.url()).pathname));
     for (let jump = 0; jump < jumps; jump += 1) {
       const height = Math.floor(spread(jump) * (head - 1));
       await page.getByRole('slider').fill(String(height));
@@ -630,6 +659,9 @@ describe('many worlds and a long journal', () => {
     const took = await page.evaluate(() => performance.getEntriesByName('mundi-moment').map((it) => it.duration));
     assert.ok(took.length >= jumps - 1, `${took.length} measures`);
     told(`a jump of the slider over ${head} records`, took);
+    // One step, and the page of the timeline around it: a jump costs no more in a longer journal.
+    assert.equal(asked.filter((it) => /\/steps\//.test(it)).length, jumps);
+    assert.ok(asked.length <= 3 * jumps, `${asked.length} requests for ${jumps} jumps: ${asked.slice(-9)}`);
     // Only what can be seen is in the page.
     assert.ok((await page.locator('.timeline .virtual-row').count()) < 120);
     assert.deepEqual(page.wrong, []);
@@ -755,6 +787,10 @@ test('home counts all universes, and asks for the summary calmly however much ha
   const row = page.getByRole('region', { name: 'Universes' }).getByRole('row', { name: /^second/ });
   await row.getByRole('cell', { name: '1', exact: true }).first().waitFor();
   await shown(page, 'Effect failures');
+  // Worlds with an effect, a timer or a child that is open.
+  const { worlds } = await server.ask('GET', server.of('/summary'));
+  assert.ok(worlds.waiting >= 2 && worlds.waiting < worlds.total, JSON.stringify(worlds));
+  await page.locator('.cards-row a', { hasText: /waiting$/ }).getByText(String(worlds.waiting), { exact: true }).waitFor();
   const began = Date.now();
   const asked = [];
   page.on('request', (request) => request.url().endsWith('/u/default/summary') && asked.push(request.url()));

@@ -1,6 +1,6 @@
 // What worlds asked of the outside and have no receipt for: by kind, age and attempts.
 import { useState } from 'preact/hooks';
-import { api, type Effect, type Page } from '../api/client';
+import { api, type Effect, type EffectsPage } from '../api/client';
 import { useLoad } from '../api/use';
 import { refine, to, type Route } from '../lib/route';
 import { useSession } from '../lib/session';
@@ -19,26 +19,21 @@ const STAGES: [stage: string, name: string][] = [
   ['claimed', 'being carried out'],
 ];
 
-type Order = 'queue' | 'oldest' | 'newest' | 'attempts';
-
-/** The queue is in the server's order; the others are of the page that is shown. */
-const ORDERS: Record<Order, ((a: Effect, b: Effect) => number) | undefined> = {
-  queue: undefined,
-  oldest: (a, b) => a.published_at_ns - b.published_at_ns,
-  newest: (a, b) => b.published_at_ns - a.published_at_ns,
-  attempts: (a, b) => b.attempts - a.attempts || a.published_at_ns - b.published_at_ns,
-};
+/** No key has these orders: the server sorts the first ten thousand for every page, so it is not asked for them as often. */
+const ORDERS = ['oldest', 'newest', 'attempts'];
+const QUEUE_EVERY_MS = 3_000;
+const SORTED_EVERY_MS = 10_000;
 
 export function Effects({ route }: { route: Route }) {
   const { universe } = useSession();
   const get = (name: string) => route.query.get(name) ?? '';
   const [world, kind, stage, chosen] = [get('world'), get('kind'), get('stage'), get('effect')];
-  const order = (get('sort') in ORDERS ? get('sort') : 'queue') as Order;
-  const [after, setAfter] = usePages([universe, world, kind, stage]);
-  const query = { world, kind, stage, after: after.at(-1), limit: PAGE };
-  const found = useLoad((signal) => api.get<Page<Effect>>('/v1/u/{universe}/effects', { path: { universe }, query, signal }), [universe, query], 3_000);
-  const by = ORDERS[order];
-  const items = by ? [...(found.value?.items ?? [])].sort(by) : (found.value?.items ?? []);
+  const sort = ORDERS.find((it) => it === get('sort'));
+  const [after, setAfter] = usePages([universe, world, kind, stage, sort]);
+  const query = { world, kind, stage, sort, after: after.at(-1), limit: PAGE };
+  const every = sort ? SORTED_EVERY_MS : QUEUE_EVERY_MS;
+  const found = useLoad((signal) => api.get<EffectsPage>('/v1/u/{universe}/effects', { path: { universe }, query, signal }), [universe, query], every);
+  const items = found.value?.items ?? [];
   const isPart = after.length > 0 || Boolean(found.value?.next);
   const kinds = [...new Set([kind, ...items.map((effect) => effect.kind)].filter(Boolean))].sort();
   return (
@@ -63,13 +58,13 @@ export function Effects({ route }: { route: Route }) {
             </option>
           ))}
         </select>
-        <select aria-label="Order" value={order} onChange={(event) => refine({ sort: event.currentTarget.value === 'queue' ? undefined : event.currentTarget.value })}>
+        <select aria-label="Order" value={sort ?? 'queue'} onChange={(event) => refine({ sort: event.currentTarget.value === 'queue' ? undefined : event.currentTarget.value })}>
           <option value="queue">In the order of the queue</option>
           <option value="oldest">Oldest first</option>
           <option value="newest">Newest first</option>
           <option value="attempts">Most attempts first</option>
         </select>
-        {by && isPart && <span class="mute">sorted within this page of up to {PAGE}</span>}
+        {found.value?.partial && <span class="mute">sorted among the first 10,000: there are more</span>}
       </div>
       {found.error && <Problem error={found.error} />}
       {!found.value && !found.error && <Loading what="effects" />}

@@ -72,6 +72,7 @@ export function Home() {
       <ul class="cards-row">
         {card(worlds.total, 'worlds', to(['u', universe, 'worlds']), '', more)}
         {card(worlds.held, 'in memory', to(['u', universe, 'worlds'], { held: 'anybody' }), 'good', more)}
+        {card(worlds.waiting, 'waiting', to(['u', universe, 'worlds'], { sort: 'active' }), '', worlds.waiting_more ? '+' : '')}
         {card(atWork, 'at work', to(['u', universe, 'worlds'], { sort: 'active' }), 'good')}
         {card(worlds.paused, 'paused', to(['u', universe, 'worlds'], { state: 'paused' }), 'warn', more)}
         {card(worlds.on_hold, 'on hold', to(['u', universe, 'worlds'], { state: 'on_hold' }), 'bad', more)}
@@ -323,6 +324,7 @@ export function Workers({ workers, children }: { workers: Worker[]; children?: (
           <tr>
             <th>Worker</th>
             <th>State</th>
+            <th>Roles</th>
             <th>Load</th>
             <th>Started</th>
             <th>Heartbeat expires</th>
@@ -341,6 +343,7 @@ export function Workers({ workers, children }: { workers: Worker[]; children?: (
                 <code>{short(worker.worker, 16)}</code> <Copy text={worker.worker} />
               </td>
               <td>{worker.draining ? <Badge of="draining" /> : <Badge of="live" />}</td>
+              <td>{worker.roles?.join(', ') ?? '–'}</td>
               <td>
                 <meter min={0} max={worker.worlds_max} value={worker.worlds} aria-label="Load" /> {worker.worlds} of {worker.worlds_max.toLocaleString('en-US')} busy worlds
               </td>

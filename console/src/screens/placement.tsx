@@ -1,6 +1,6 @@
 // Which worlds a worker should run: the orchestrator's choice, and what people pinned.
 import { useState } from 'preact/hooks';
-import { api, type Page, type Refusal } from '../api/client';
+import { api, type Assigned, type Page, type Refusal } from '../api/client';
 import { useLoad } from '../api/use';
 import { command } from '../lib/commands';
 import { useMay, useSession } from '../lib/session';
@@ -19,7 +19,7 @@ export function Placement({ worker, close }: { worker: string; close: () => void
   const [after, setAfter] = usePages([universe, worker]);
   const path = { universe, worker };
   const query = { after: after.at(-1), limit: PAGE };
-  const found = useLoad((signal) => api.get<Page<string>>('/v1/u/{universe}/assignments/{worker}', { path, query, signal }), [universe, worker, query]);
+  const found = useLoad((signal) => api.get<Page<Assigned>>('/v1/u/{universe}/assignments/{worker}', { path, query, signal }), [universe, worker, query]);
   const [world, setWorld] = useState('');
   const [error, setError] = useState<Refusal>();
   const act = async (work: Promise<unknown>, done: string) => {
@@ -45,10 +45,10 @@ export function Placement({ worker, close }: { worker: string; close: () => void
       {found.value?.items.length === 0 && <Empty title="No world is assigned to this worker">It takes worlds that have work and no other place.</Empty>}
       <ul class="assigned" aria-label="Assigned worlds">
         {found.value?.items.map((it) => (
-          <li key={it} class="row">
-            <WorldLink id={it} />
+          <li key={it.world} class="row">
+            <WorldLink id={it.world} name={it.world_name ?? null} />
             {may('admin') && (
-              <button type="button" onClick={() => void act(api.delete(ASSIGNMENT, { path: { universe, world: it } }), 'The world may run anywhere')}>
+              <button type="button" onClick={() => void act(api.delete(ASSIGNMENT, { path: { universe, world: it.world } }), 'The world may run anywhere')}>
                 Unpin
               </button>
             )}
