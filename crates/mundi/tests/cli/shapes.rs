@@ -194,14 +194,15 @@ async fn reads_of_a_pool_go_to_a_shard_and_wait_for_a_command() {
         &["resource", "describe", "seats", "s-0"],
         &["resource", "list", "seats"],
     ];
-    std::thread::scope(|scope| {
-        let (ask, next) = (&ask, &next);
-        let waits = reads.map(|read| scope.spawn(move || ask(&[read, &["--at-least", next]].concat())));
-        std::thread::sleep(std::time::Duration::from_millis(700));
-        assert!(waits.iter().all(|read| !read.is_finished()), "the command is not there yet");
-        ask(&["resource", "create", "seats", "s-2"]).ok();
-        waits.into_iter().for_each(|read| drop(read.join().unwrap().ok()));
+    let waits = reads.map(|read| {
+        let arguments: Vec<String> = read.iter().chain(&["--at-least", &next]).map(|word| (*word).to_owned()).collect();
+        let url = server.url.clone();
+        std::thread::spawn(move || at(&url, &arguments.iter().map(String::as_str).collect::<Vec<_>>()))
     });
+    tokio::time::sleep(std::time::Duration::from_millis(700)).await;
+    assert!(waits.iter().all(|read| !read.is_finished()), "the command is not there yet");
+    ask(&["resource", "create", "seats", "s-2"]).ok();
+    waits.into_iter().for_each(|read| drop(read.join().unwrap().ok()));
 }
 
 #[tokio::test]
