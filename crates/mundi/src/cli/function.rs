@@ -130,7 +130,13 @@ impl FunctionCommand {
                 ];
                 out.rows(&columns, &rows, &next)
             }
-            Self::Pause { of } => of.command(out, Method::PUT, "?paused=true").await,
+            Self::Pause { of } => {
+                let mut paused = of.server.json(Method::PUT, &format!("{}?paused=true", of.path()), None).await?;
+                if !out.is_json() {
+                    paused["state"] = format!("{}, paused", paused["state"].as_str().unwrap_or_default()).into();
+                }
+                out.object(&paused)
+            }
             Self::Resume { of } => of.command(out, Method::PUT, "?paused=false").await,
             Self::Run(run) => run.run(out).await,
         }
@@ -186,6 +192,17 @@ async fn describe(of: &Instance, out: Out) -> Outcome {
     out.rows(&columns, &rows.into_iter().map(brief_row).collect::<Vec<_>>(), &Value::Null)
 }
 
+/// A function whose result did not come in time is no failure of it.
+fn goes_on(failed: Failed) -> Failed {
+    if failed.code != Some(Code::CallTimeout) {
+        return failed;
+    }
+    Failed::new(
+        Code::CallTimeout,
+        format!("{}; the function goes on, and the same command waits for it again", failed.detail()),
+    )
+}
+
 impl Run {
     async fn run(self, out: Out) -> Outcome {
         let Self { server, function, value: given, key, world, program, timeout } = self;
@@ -197,10 +214,10 @@ impl Run {
             (Err(Failed { code: Some(Code::WorldNotFound), .. }), Some(program)) => {
                 // Whoever creates it at the same moment creates the same.
                 server.post(&server.of("worlds"), &json!({ "world": world, "program": program })).await?;
-                server.ask(Method::POST, &address, Some(&input)).await?
+                server.ask(Method::POST, &address, Some(&input)).await
             }
-            (first, _) => first?,
+            (first, _) => first,
         };
-        out.value(&json_of(answer).await?)
+        out.value(&json_of(answer.map_err(goes_on)?).await?)
     }
 }
