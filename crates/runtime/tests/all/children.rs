@@ -687,6 +687,15 @@ fn a_fork_runs_none_of_its_parents_children_and_each_policy_says_what_becomes_of
     assert!(house.cell(&process, sandbox, "child/c").ends_with("passed Some(Text(\"c\"))"));
     assert_eq!((house.children(&process, sandbox).len(), ran()), (0, before));
 
+    let recorded_first = fork(15, EffectPolicy::RecordedThenLive);
+    assert!(house.cell(&process, recorded_first, "child/b").ends_with("passed Some(Text(\"b\"))"));
+    assert_eq!((house.children(&process, recorded_first).len(), ran()), (0, before));
+    house.send(recorded_first, "child d slow");
+    house.run(MINUTE);
+    assert!(house.cell(&process, recorded_first, "child/d").ends_with("started;passed Some(Text(\"d\"))"));
+    assert_eq!((house.children(&process, recorded_first).len(), ran()), (1, before + 1), "its parent never spawned it");
+
+    let before = ran();
     let live = fork(14, EffectPolicy::Live);
     let tokens = house.children(&process, live);
     assert_eq!((tokens.len(), ran()), (3, before + 3));
