@@ -34,7 +34,9 @@ fn next(director: &mut Director, world: &World) -> Input {
         }
         10 => {
             let (order, number) = (format!("order/o{}", director.draw(ORDERS)), director.draw(6) + 1);
-            let with = [("ok", json!({ "given": number })), ("error", json!({ "code": "GIVEN", "reason": "by hand" }))];
+            // What the receipt of a charge needs, and the others ignore: of the three languages only Rust looks at its type.
+            let given = json!({ "given": number, "charge": format!("given {number}") });
+            let with = [("ok", given), ("error", json!({ "code": "GIVEN", "reason": "by hand" }))];
             let (outcome, value) = &with[director.index(2)];
             let payload = inline(json!({ "resolve": order, "await": number, (*outcome): value }));
             Input::Message { inbox: "$fn".to_owned(), payload, headers: BTreeMap::new() }
