@@ -49,20 +49,21 @@ fn told(count: u64) -> Range<u64> {
     range
 }
 
-/// The families of seeds that `cargo xtask test` runs a few of, each with the variable that says how many, and the share of the seeds of a night.
-const FAMILIES: [(&str, &str, u64); 5] = [
-    ("children", "MUNDI_CHILD_SEEDS", 50),
-    ("functions", "MUNDI_FUNCTION_SEEDS", 100),
-    ("pools", "MUNDI_POOL_SEEDS", 50),
-    ("seeds", "MUNDI_SIM_SEEDS", 50),
-    ("fight", "MUNDI_FIGHT_SEEDS", 5_000),
+/// The families of seeds that `cargo xtask test` runs a few of: crate and test, the variable that says how many, and the share of the seeds of a night.
+const FAMILIES: [(&str, &str, &str, u64); 6] = [
+    ("sim", "children", "MUNDI_CHILD_SEEDS", 50),
+    ("sim", "functions", "MUNDI_FUNCTION_SEEDS", 100),
+    ("sim", "pools", "MUNDI_POOL_SEEDS", 50),
+    ("sim", "seeds", "MUNDI_SIM_SEEDS", 50),
+    ("sim", "fight", "MUNDI_FIGHT_SEEDS", 5_000),
+    ("kernel", "pools", "MUNDI_POOL_SEEDS", 50),
 ];
 
 pub(crate) fn families() -> bool {
     let count = count();
-    FAMILIES.iter().all(|(test, variable, one_in)| {
-        let seeds = count.div_ceil(*one_in).to_string();
-        run("cargo", &["test", "--release", "--package", "mundi-sim", "--test", test], &[(variable, &seeds)])
+    FAMILIES.iter().all(|(folder, test, variable, one_in)| {
+        let (package, seeds) = (format!("mundi-{folder}"), count.div_ceil(*one_in).to_string());
+        run("cargo", &["test", "--release", "--package", &package, "--test", test], &[(variable, &seeds)])
     })
 }
 
@@ -114,14 +115,17 @@ mod tests {
 
     #[test]
     fn every_family_of_seeds_runs_at_night() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/sim/tests");
         let mut found = std::collections::BTreeSet::new();
-        for file in std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).filter(|path| path.is_file()) {
-            let (name, text) = (file.file_stem().unwrap().to_owned(), std::fs::read_to_string(&file).unwrap());
+        for source in crate::documents::files(".rs") {
+            // `crates/FOLDER/tests/TEST.rs`, or a file of the folder `TEST`.
+            let parts: Vec<_> = source.trim_end_matches(".rs").split('/').collect();
+            let ["crates", folder @ ("sim" | "kernel"), "tests", test, ..] = parts[..] else { continue };
+            let text = crate::documents::read(&source).unwrap();
             let variables = text.split('"').filter(|text| text.starts_with("MUNDI_") && text.ends_with("_SEEDS"));
-            found.extend(variables.map(|variable| (name.to_string_lossy().into_owned(), variable.to_owned())));
+            found.extend(variables.map(|variable| [folder, test, variable].map(str::to_owned)));
         }
-        let named = FAMILIES.iter().map(|(test, variable, _)| ((*test).to_owned(), (*variable).to_owned()));
+        let named =
+            FAMILIES.iter().map(|(folder, test, variable, _)| [folder, test, variable].map(|it| (*it).to_owned()));
         assert_eq!(found, named.collect());
     }
 
