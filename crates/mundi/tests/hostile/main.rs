@@ -19,6 +19,7 @@ mod holds;
 #[path = "../fleet/member.rs"]
 #[allow(dead_code, reason = "shared with the tests of a fleet, which use more of it")]
 mod member;
+mod neighbours;
 #[path = "../api/process.rs"]
 #[allow(dead_code, reason = "shared with the tests of the API, which use more of it")]
 mod process;

@@ -1,7 +1,8 @@
 //! Tenants beyond their quotas: they are refused with all that a client needs to know, and others are served meanwhile.
 
 use crate::{
-    guest::asker,
+    components::{settled, upload},
+    guest::{adder, asker},
     process::{Answer, Server},
     scaled,
 };
@@ -390,6 +391,88 @@ async fn external_workers_get_no_more_effects_than_the_quotas_of_their_universe(
     assert_eq!(claim().await.len(), 1);
     set(&server, json!({})).await;
     assert_eq!(claim().await.len(), 0, "all five were claimed");
+}
+
+/// A result that is stored as an object because it is large counts like one that was sent.
+#[tokio::test]
+async fn results_of_tasks_count_for_the_universe_and_for_the_token_of_the_worker() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(folder.path(), &[]).await;
+    let code = asker("");
+    upload(&server, LOUD, &code).await;
+    let manifest = settled(&server, LOUD, &code).await["manifest"].clone();
+    let manifest = server.post(&format!("{LOUD}/manifests"), &manifest).await.ok(201)["hash"].clone();
+    server.post(&format!("{LOUD}/worlds"), &json!({ "world": "a", "manifest": manifest })).await.ok(201);
+    for _ in 0..4 {
+        server.post(&format!("{LOUD}/worlds/a/send/go"), &Value::Null).await.ok(202);
+    }
+    let mut claims = Vec::new();
+    while claims.len() < 4 {
+        let form = json!({ "kinds": ["outside"], "limit": 10, "wait": "1s" });
+        let tasks = server.post(&format!("{LOUD}/tasks/claim"), &form).await.ok(200);
+        claims.extend(tasks.as_array().unwrap().iter().map(|task| task["claim"].clone()));
+    }
+    let complete = async |token: Option<&str>, claim: &Value, bytes: usize| -> Answer {
+        let form = json!({ "claim": claim, "result": "r".repeat(bytes) });
+        let request = server.request(Method::POST, &format!("{LOUD}/tasks/complete")).body(form.to_string());
+        let request = token.into_iter().fold(request, reqwest::RequestBuilder::bearer_auth);
+        Answer::of(request.send().await.unwrap()).await
+    };
+    for (quota, limit) in [("stored_bytes_max", 1), ("blobs_max", 0)] {
+        set(&server, json!({ (quota): limit })).await;
+        exceeded(complete(None, &claims[0], 20_000).await, "universe", quota, limit);
+    }
+    // A small one is no object, and one that was refused is still claimed.
+    complete(None, &claims[0], 1_000).await.ok(204);
+    set(&server, json!({})).await;
+    complete(None, &claims[1], 20_000).await.ok(204);
+
+    let form = json!({ "universe": "loud", "can": ["work"], "quotas": { "stored_bytes_max": 30_000 } });
+    let made = server.post("/v1/tokens", &form).await.ok(201);
+    let token = made["token"].as_str();
+    complete(token, &claims[2], 20_000).await.ok(204);
+    exceeded(complete(token, &claims[3], 20_000).await, "token", "stored_bytes_max", 30_000);
+    let path = format!("/v1/tokens/{}/quotas", made["id"].as_str().unwrap());
+    server.send(Method::PUT, &path, &[], &json!({ "blobs_max": 1 })).await.ok(204);
+    exceeded(complete(token, &claims[3], 20_000).await, "token", "blobs_max", 1);
+    complete(token, &claims[3], 1_000).await.ok(204);
+}
+
+/// A program that comes in a bundle counts like one that was uploaded.
+#[tokio::test]
+async fn a_bundle_brings_no_more_programs_than_the_quota() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(folder.path(), &[]).await;
+    let (first, second) = (asker(""), asker("(drop (i32.const 1))"));
+    upload(&server, LOUD, &first).await;
+    settled(&server, LOUD, &first).await;
+    upload(&server, QUIET, &second).await;
+    let manifest = settled(&server, QUIET, &second).await["manifest"].clone();
+    let manifest = server.post(&format!("{QUIET}/manifests"), &manifest).await.ok(201)["hash"].clone();
+    server.post(&format!("{QUIET}/worlds"), &json!({ "world": "b", "manifest": manifest })).await.ok(201);
+    let exported = async |world: &str| {
+        let answer = server.request(Method::GET, &format!("{QUIET}/worlds/{world}/bundle")).send().await.unwrap();
+        assert_eq!(answer.status(), 200);
+        answer.bytes().await.unwrap().to_vec()
+    };
+    let (with_program, without) = (exported("b").await, exported("c").await);
+    let import = async |name: &str, file: &[u8]| -> Answer {
+        let request = server.request(Method::POST, &format!("{LOUD}/bundles?world={name}"));
+        let request = request.header("content-type", "application/octet-stream").body(file.to_vec());
+        Answer::of(request.send().await.unwrap()).await
+    };
+    set(&server, json!({ "programs_max": 1 })).await;
+    exceeded(import("b", &with_program).await, "universe", "programs_max", 1);
+    server.get(&format!("{LOUD}/worlds/b")).await.refused(404, "WORLD_NOT_FOUND");
+    import("built-in", &without).await.ok(201);
+    set(&server, json!({ "programs_max": 2 })).await;
+    import("b", &with_program).await.ok(201);
+    let usage = server.get(&format!("{LOUD}/usage")).await.ok(200);
+    assert_eq!(usage["quotas"]["programs_max"], json!({ "limit": 2, "current": 2 }));
+    // One that is there counts once.
+    import("again", &with_program).await.ok(201);
+    let third = server.request(Method::PUT, &format!("{LOUD}/programs/{}", Hash::of(&adder()))).body(adder());
+    exceeded(Answer::of(third.send().await.unwrap()).await, "universe", "programs_max", 2);
 }
 
 #[tokio::test]

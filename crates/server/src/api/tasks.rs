@@ -328,6 +328,9 @@ pub(super) async fn complete(
     let signature = signature(form.signature.as_deref())?;
     let plane = universe.plane();
     let mut payload = Payload::Inline(cbor::encode(&json::given(form.result)?));
+    // Before anything is stored or counted for it.
+    let said = (ReceiptStatus::Ok, payload_hash(&payload));
+    check_signature(&api, &universe, &claim, (&adapter, signature.as_deref()), said).await?;
     let mut growth = Growth::default();
     if let Payload::Inline(bytes) = &payload
         && bytes.len() > limits::PAYLOAD_INLINE_BYTES_MAX
@@ -339,8 +342,6 @@ pub(super) async fn complete(
         growth = api.node.grow_payloads(&universe, tenant, [bytes.len()].into_iter()).await?;
         payload = Payload::Blob(Blobs::put(&plane.blobs, universe.id(), bytes.clone().into(), &[]).await?, len);
     }
-    let said = (ReceiptStatus::Ok, payload_hash(&payload));
-    check_signature(&api, &universe, &claim, (&adapter, signature.as_deref()), said).await?;
     let answer = Answer { signature, ..Answer::new(ReceiptStatus::Ok, payload, adapter) };
     let completed = universe.ops().complete_effect(claim, answer).await;
     growth.settle(&universe, completed.is_ok()).await;
