@@ -201,7 +201,7 @@ fn replay_as_a_test(url: &str, project: &Path, lang: &str) {
         "rust" => (
             // Before the other test: cargo stops at the first file that fails.
             "tests/a_replay.rs",
-            "#[test]\nfn it_replays() {\n    mundi_sdk::testing::replay_bundle(\"shop.mundi\").unwrap();\n}\n",
+            "#[test]\nfn it_replays() {\n    mundi_sdk::testing::replay_bundle(\"shop.mundi\");\n}\n",
             "src/lib.rs",
             ("&count)?;\n            world.reply", "&(count + 1))?;\n            world.reply"),
             ("ctx.sleep(&after)", "ctx.sleep(\"5m\")"),
