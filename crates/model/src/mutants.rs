@@ -119,6 +119,8 @@ pub enum Mutant {
     EffectLeaseReadOnce,
     /// The claim of an effect does not conflict with a change of its lease.
     EffectLeaseReadApart,
+    /// An effect that finds a message under a name that it shares with another effect does not keep the name.
+    SharedNameForgotten,
 }
 
 impl Mutant {
@@ -156,7 +158,7 @@ impl Mutant {
     ];
 
     /// Those that the simulation of a cluster finds.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 35] = [
         Self::FenceDropped,
         Self::TurnSplit,
         Self::PublishApart,
@@ -191,6 +193,7 @@ impl Mutant {
         Self::ActivityStale,
         Self::NameTwice,
         Self::LabelUnjournaled,
+        Self::SharedNameForgotten,
     ];
 }
 

@@ -302,6 +302,9 @@ impl Enqueue {
         id: DedupeId,
         effect: SendingEffect,
     ) -> Result<(), StoreError> {
+        if planted(Mutant::SharedNameForgotten) {
+            return Ok(());
+        }
         let Self { universe, world, .. } = *self;
         let Some(mut known) = inbox_dedupe::known(tx, universe, world, id).await? else { return Ok(()) };
         if known.senders.iter().any(|sender| sender.is_same(&effect)) {
