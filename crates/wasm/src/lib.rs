@@ -14,9 +14,9 @@
 
 pub mod build;
 pub mod cache;
+mod checks;
 pub mod compile;
 pub mod components;
-mod checks;
 mod contract;
 pub mod decoders;
 pub mod engine;

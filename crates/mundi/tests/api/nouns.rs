@@ -283,7 +283,10 @@ async fn workers_leases_and_assignments_can_be_seen_and_changed() {
     assert_eq!((&leases["items"][0]["world"], &leases["items"][0]["holder"]), (&json!(id), &json!(worker)));
     let pin = json!({ "worker": worker });
     server.send(Method::PUT, &format!("{W}/c/assignment"), &[], &pin).await.ok(204);
-    assert_eq!(server.get(&format!("{U}/assignments/{worker}")).await.ok(200)["items"], json!([{ "world": id, "world_name": "c" }]));
+    assert_eq!(
+        server.get(&format!("{U}/assignments/{worker}")).await.ok(200)["items"],
+        json!([{ "world": id, "world_name": "c" }])
+    );
     assert_eq!(server.get(&format!("{W}/c")).await.ok(200)["pinned"], true);
     server.delete(&format!("{W}/c/assignment")).await.ok(204);
     assert_eq!(server.post(&format!("{W}/c/call/add"), &json!(1)).await.ok(200), 2);

@@ -100,8 +100,9 @@ pub(super) async fn query(
         let timeout = wait.timeout(&api)?;
         let reached = tokio::time::timeout(timeout, wanted.wait(&universe, world)).await;
         reached.unwrap_or_else(|_| {
-            let detail =
-                format!("the world did not reach {at_least} within {timeout:?}: it is paused, on hold, behind, or idle");
+            let detail = format!(
+                "the world did not reach {at_least} within {timeout:?}: it is paused, on hold, behind, or idle"
+            );
             Err(Problem::new(Code::RequestTimeout, detail))
         })?;
     }

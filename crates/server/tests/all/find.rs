@@ -408,10 +408,7 @@ async fn sql_reads_every_table_within_its_universe() {
         sql(&format!("select * from {table}")).await.ok(200);
     }
     // Effects are found by their ids, stages and kinds as they are without the conditions.
-    server
-        .post(&format!("{W}/alice/call/ask"), &json!({ "key": "x", "kind": "llm.chat", "params": {} }))
-        .await
-        .ok(200);
+    server.post(&format!("{W}/alice/call/ask"), &json!({ "key": "x", "kind": "llm.chat", "params": {} })).await.ok(200);
     let effect = rows("select effect from effects where kind = 'llm.chat'").await[0][0].clone();
     let effect = effect.as_str().unwrap();
     for (condition, pushed) in [

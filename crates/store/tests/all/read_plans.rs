@@ -197,7 +197,11 @@ fn claims_that_are_found_and_reaped_keep_their_plans() {
             let reap = ReapEffects { universe, queue_shard, touched: false, items_max: 9, now_ns, gone: None };
             let (reaped, differs) = measured(&store, store.run(&reap)).await;
             assert!(reaped.unwrap().output.next_deadline_ns.is_some(), "the claims stand");
-            assert_eq!(differs, (2, 0), "the range begins at a mark, which is read first, and a page with claims moves it");
+            assert_eq!(
+                differs,
+                (2, 0),
+                "the range begins at a mark, which is read first, and a page with claims moves it"
+            );
         }
     });
 }

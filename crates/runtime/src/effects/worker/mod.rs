@@ -12,7 +12,10 @@ mod claiming;
 mod round;
 
 use super::{
-    Adapter, EffectPace, Unpaced, attempts::Attempts, policy::PolicyContexts, signature::AdapterKeys,
+    Adapter, EffectPace, Unpaced,
+    attempts::Attempts,
+    policy::PolicyContexts,
+    signature::AdapterKeys,
     slots::{EffectSlots, RegisteredSlots},
 };
 use crate::{
