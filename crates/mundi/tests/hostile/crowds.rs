@@ -2,7 +2,7 @@
 
 use crate::{
     process::Server,
-    shares::{SLOTS, create, start_loops, store},
+    shares::{SLOTS, create, store},
 };
 use futures_util::future::join_all;
 use mundi_model::limits::{STEPS_LONG_OF_UNIVERSE_MAX, STEPS_WAITING_MAX, WASM_FUEL_MAX};
@@ -15,6 +15,9 @@ const LOUD: &str = "/v1/u/loud";
 const SHORT: usize = 12;
 
 const LOOPS: usize = STEPS_WAITING_MAX + STEPS_LONG_OF_UNIVERSE_MAX + 20;
+
+/// Loops of each world, one after another: a world whose loop ends brings the next one, so that the places stay taken until the end.
+const LOOPS_IN_A_ROW: usize = 8;
 
 /// Rounds of calls, and how many of them in a row must find a place: on a busy machine a short step may be taken for a long one.
 const ROUNDS: usize = 12;
@@ -57,7 +60,12 @@ async fn short_steps_find_a_place_to_wait_beside_more_loops_than_there_are_place
     for number in 0..SHORT {
         create(&server, LOUD, &format!("s{number}"), &manifest).await;
     }
-    start_loops(&server, &manifest, LOOPS, 1).await;
+    for number in 0..LOOPS {
+        let world = format!("w{number}");
+        create(&server, LOUD, &world, &manifest).await;
+        let loops = vec![json!({ "event": "endless", "value": null }); LOOPS_IN_A_ROW];
+        server.post(&format!("{LOUD}/worlds/{world}/events"), &json!(loops)).await.ok(202);
+    }
     crowd(&server).await;
     let (mut before, mut calm) = (epochs(&server).await, 0);
     for _ in 0..ROUNDS {
