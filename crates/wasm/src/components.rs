@@ -92,7 +92,7 @@ impl Coded for OpenError {
 pub struct Components {
     shop: Arc<Open>,
     runner: Runner,
-    /// Who may check now.
+    /// The order in which universes may check.
     checks: Arc<Scheduler>,
     in_background: bool,
     tenant: Tenant,
