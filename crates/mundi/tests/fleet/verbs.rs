@@ -190,6 +190,9 @@ async fn children(operator: &Operator<'_>) {
     assert_eq!((&child["phase"], &child["outcome"]), (&json!("terminal"), &json!("passed")));
     let events = operator.get(&format!("{W}/children/{{child}}/events"), &["parent", &ids[0]]).await.ok(200);
     assert_eq!(events.as_array().unwrap().len(), 2);
+    operator.of_world("children", &["parent"], &json!({ "kind": "external" })).await.ok(201);
+    let all = operator.of_world("children/cancel", &["parent"], &json!({ "client_request_id": "all" })).await.ok(200);
+    assert_eq!(all["children"], 1, "the others have ended");
 }
 
 /// The event of a function runs in the process of its world; a world without instances has nothing to show.
