@@ -162,7 +162,7 @@ pub fn run_leased_effects_seed(seed: u64, allowed: &Faults) -> Result<LeasedTall
     let (run, journal) = Run::new(seed, allowed, Cast::Holders).and_then(Run::played)?;
     run.reservations(&journal)?;
     let checked = leased_effects::check(run.world, &run.universe.commits(), &run.worker.attempts());
-    let tally = checked.map_err(|what| Failure { checker: "leased-effects", what })?;
+    let tally = checked.map_err(|what| Failure { checker: "leased_effects", what })?;
     run.universe.finish()?;
     Ok(tally)
 }

@@ -57,7 +57,7 @@ fn meant_for(mutant: Mutant) -> &'static str {
         | Mutant::DedupeWithoutClient
         | Mutant::RetiredRevived
         | Mutant::LeaseAuthorityKept => "pools",
-        Mutant::EffectLeaseUnread | Mutant::EffectLeaseReadOnce | Mutant::EffectLeaseReadApart => "leased-effects",
+        Mutant::EffectLeaseUnread | Mutant::EffectLeaseReadOnce | Mutant::EffectLeaseReadApart => "leased_effects",
         Mutant::WatcherTrustsClock => "watches",
         // Found by the simulation of children (`tests/children.rs`).
         Mutant::StartUnrecorded

@@ -54,7 +54,7 @@ fn every_planted_bug_of_pools_is_found() {
             (0..SEEDS_MAX).find_map(|seed| run_leased_effects_seed(seed, &delays).err().map(|failure| (seed, failure)));
         plant(None);
         let (seed, failure) = found.unwrap_or_else(|| panic!("{mutant:?} survived {SEEDS_MAX} seeds"));
-        assert_eq!(failure.checker, "leased-effects", "{mutant:?}, seed {seed}: {failure}");
+        assert_eq!(failure.checker, "leased_effects", "{mutant:?}, seed {seed}: {failure}");
         println!("{mutant:?}: seed {seed}: {failure}");
     }
     for mutant in Mutant::OF_WATCHERS {
