@@ -12,6 +12,8 @@ use std::{sync::Arc, time::Duration};
 
 /// How soon a check is tried again for which a universe has no place.
 const CROWDED_NAP: Duration = Duration::from_millis(50);
+/// The longest wait between two of its tries.
+const CROWDED_NAP_MAX: Duration = Duration::from_secs(10);
 
 /// The manifest that a world's journal ends with; `None` for a world that lives and has none on record.
 pub async fn newest_manifest<P: Plane>(
@@ -51,9 +53,14 @@ pub async fn check_event<P: Plane>(
 
 /// Checks as soon as there is a place for it. Meanwhile it occupies no thread.
 pub async fn in_time<P: Plane>(plane: &P, check: impl Fn() -> Result<(), CheckError>) -> Result<(), CheckError> {
+    let mut nap = CROWDED_NAP;
     loop {
         match check() {
-            Err(CheckError::Crowded(_)) => plane.clock().sleep(CROWDED_NAP).await,
+            // Longer and longer: each time the check begins anew.
+            Err(CheckError::Crowded(_)) => {
+                plane.clock().sleep(nap).await;
+                nap = (nap * 2).min(CROWDED_NAP_MAX);
+            }
             checked => return checked,
         }
     }

@@ -32,7 +32,7 @@ use wasmtime::component::Component;
 const COMPILERS: usize = 2;
 
 /// Components that are read at the same time from what was compiled before.
-const READERS: usize = 1;
+const READERS: usize = 2;
 
 /// Programs that were refused, or are kept, beyond which the oldest are forgotten.
 const REMEMBERED_MAX: usize = 2 * limits::COMPONENTS_QUEUED_MAX;
@@ -394,7 +394,9 @@ impl Workshop {
     fn work(&self, lane: Lane) {
         while let Some((universe, queued)) = self.next(lane) {
             let program = queued.program();
-            let kept = if lane == Lane::Read { self.kept(program) } else { None };
+            // A file that makes the reader panic is as good as none.
+            let read = || catch_unwind(AssertUnwindSafe(|| self.kept(program))).ok().flatten();
+            let kept = if lane == Lane::Read { read() } else { None };
             if lane == Lane::Read && kept.is_none() {
                 self.leave_to_compilers(universe, queued);
             } else {

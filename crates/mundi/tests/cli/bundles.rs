@@ -86,19 +86,33 @@ async fn a_bundle_is_replayed_with_a_program_that_no_server_has() {
         assert_eq!(at(&server.url, &["world", "call", "shop", "add", add]).ok(), sum);
     }
     at(&server.url, &["world", "export", "shop", "--output", &bundle]).ok();
+    // A world with an effect that is open, and a program that asks for another one.
+    let (asks, asks_else) = (file("asks.wasm", &asker("")), file("else.wasm", &asker("unreachable")));
+    let manifest = at(&server.url, &["program", "upload", &asks]).ok();
+    at(&server.url, &["world", "create", "busy", "--manifest", manifest.trim()]).ok();
+    at(&server.url, &["world", "send", "busy", "go", "null"]).ok();
+    while !at(&server.url, &["effect", "list"]).ok().contains("outside") {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    let busy = file("busy.mundi", b"");
+    at(&server.url, &["world", "export", "busy", "--output", &busy]).ok();
     server.kill();
 
-    let replay = |program: &str, more: &[&str]| {
-        run(&[&["--format", "json", "world", "replay", "--bundle", &bundle, "--program", program], more].concat())
+    let replay_of = |bundle: &str, program: &str, more: &[&str]| {
+        run(&[&["--format", "json", "world", "replay", "--bundle", bundle, "--program", program], more].concat())
     };
+    let replay = |program: &str, more: &[&str]| replay_of(&bundle, program, more);
     let report: Value = serde_json::from_str(&replay(&same, &[]).ok()).unwrap();
     let report = &report["items"][0];
     assert_eq!((&report["world_name"], &report["divergence"]), (&json!("shop"), &Value::Null), "{report}");
     assert!(report["records"].as_u64().unwrap() >= 6, "{report}");
-    for more in [&["--outputs-only"][..], &["--open-work"]] {
-        replay(&same, more).ok();
-        assert_eq!(replay(&other, more).code, 9);
-    }
+    replay(&same, &["--outputs-only"]).ok();
+    assert_eq!(replay(&other, &["--outputs-only"]).code, 9);
+    // An upgrade compares from the oldest open work on, and nothing if none is open.
+    replay(&same, &["--open-work"]).ok();
+    replay(&other, &["--open-work"]).ok();
+    replay_of(&busy, &asks, &["--open-work"]).ok();
+    assert_eq!(replay_of(&busy, &asks_else, &["--open-work"]).code, 9);
     let differs = replay(&other, &[]);
     assert_eq!(differs.code, 9, "{}{}", differs.out, differs.err);
     assert!(differs.err.contains("first shop at height 1"), "{}", differs.err);

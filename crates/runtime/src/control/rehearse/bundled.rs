@@ -24,7 +24,7 @@ use std::{
 /// The objects of a bundle, and those of the candidate.
 struct Beside<'b, R> {
     bundle: &'b Bundle<R>,
-    candidate: &'b MemoryObjects,
+    candidate: MemoryObjects,
 }
 
 impl<R: Read + Seek> Objects for Beside<'_, R> {
@@ -37,41 +37,68 @@ impl<R: Read + Seek> Objects for Beside<'_, R> {
 }
 
 impl<R: Read + Seek> Bundle<R> {
-    /// Runs its history under a manifest that it may not contain, from the newest snapshot on below which the world has nothing of its own; and
-    /// asks whether each running instance of a durable function could go on at the head.
+    /// Runs its history under a manifest that it may not contain, from the newest snapshot on below which the world has nothing of its own, or from
+    /// its oldest open work; and asks whether each running instance of a durable function could go on at the head.
     pub fn rehearse(
         &self,
         registry: &Arc<Registry>,
         (candidate, objects): (Hash, &MemoryObjects),
         what: BundleCompare,
     ) -> Result<Rehearsed, RuntimeError> {
-        let objects = Beside { bundle: self, candidate: objects };
-        let notes = with_baseline(self.snapshots(), &self.header().baseline).map_err(BundleError::from)?;
-        let own = self.header().own_from();
-        let note = notes.iter().rfind(|note| note.height <= own).or(notes.first());
-        let note = note.unwrap_or(&self.header().baseline);
-        let mut rehearser = match what {
-            BundleCompare::Steps(compare) => Rehearser::begin(&objects, registry, note, candidate, compare),
-            BundleCompare::OpenWork => {
-                Rehearser::begin_beside(&objects, registry, note, (candidate, FUNCTIONS), Compare::Outputs)
+        let mut objects = Beside { bundle: self, candidate: objects.clone() };
+        let (own, head) = (self.header().own_from(), self.header().head);
+        let now = self.replay_below(&objects, registry, head)?.finish()?;
+        let open = now.open_intents().chain(now.timers()).filter(|open| !open.label.starts_with(FUNCTIONS.cells));
+        let since = open.map(|open| open.place.height).min().unwrap_or(head).max(own);
+        let (refused, functions) = try_at_head(&objects, now, candidate)?;
+        let (from, mut rehearser) = match what {
+            BundleCompare::Steps(compare) => {
+                let notes = with_baseline(self.snapshots(), &self.header().baseline).map_err(BundleError::from)?;
+                let note = notes.iter().rfind(|note| note.height <= own).or(notes.first());
+                let note = note.unwrap_or(&self.header().baseline);
+                (note.height, Rehearser::begin(&objects, registry, note, candidate, compare)?)
             }
-        }?;
-        let (mut replay, mut same) = (None::<Replay>, true);
+            BundleCompare::OpenWork if since >= head || refused.is_some() || !functions.is_empty() => {
+                return Ok(Rehearsed { from: head, to: head, records: 0, divergence: refused, functions });
+            }
+            BundleCompare::OpenWork => {
+                let mut before = self.replay_below(&objects, registry, since)?;
+                let taken = before.snapshot(&objects, |_| true)?;
+                for (_, bytes) in &taken.objects {
+                    objects.candidate.put(bytes.clone());
+                }
+                let candidate = (candidate, FUNCTIONS);
+                let beside = Rehearser::begin_beside(&objects, registry, &taken.note, candidate, Compare::Outputs)?;
+                (since, beside)
+            }
+        };
+        let mut same = true;
+        self.for_each_record::<RuntimeError>(|height, bytes| {
+            same = same && (height < from || rehearser.apply(&objects, &bytes)?);
+            Ok(())
+        })?;
+        let Rehearsal { records, divergence } = rehearser.finish();
+        Ok(Rehearsed { from, to: head, records, divergence, functions })
+    }
+
+    /// The world after all records below a height.
+    fn replay_below(
+        &self,
+        objects: &dyn Objects,
+        registry: &Arc<Registry>,
+        end: Height,
+    ) -> Result<Replay, RuntimeError> {
+        let mut replay = None::<Replay>;
         self.for_each_record::<RuntimeError>(|height, bytes| {
             match &mut replay {
-                Some(replay) => replay.apply(&objects, &bytes)?,
-                None => replay = Some(Replay::from_genesis(&objects, registry.clone(), &bytes)?),
+                _ if height >= end => {}
+                Some(replay) => replay.apply(objects, &bytes)?,
+                None => replay = Some(Replay::from_genesis(objects, registry.clone(), &bytes)?),
             }
-            same = same && (height < note.height || rehearser.apply(&objects, &bytes)?);
             Ok(())
         })?;
         let empty = || BundleError::Record { height: Height::GENESIS, what: "there are no records".to_owned() };
-        let now = replay.ok_or_else(empty)?.finish()?;
-        let (refused, functions) = try_at_head(&objects, now, candidate)?;
-        let Rehearsal { records, divergence } = rehearser.finish();
-        let refused = refused.filter(|_| what == BundleCompare::OpenWork);
-        let (from, to) = (note.height, self.header().head);
-        Ok(Rehearsed { from, to, records, divergence: divergence.or(refused), functions })
+        Ok(replay.ok_or_else(empty)?)
     }
 }
 
