@@ -88,6 +88,7 @@ impl<E: Engine> Sweeper<E> {
                 self.count(&report, began_ns);
                 Ok(())
             }
+            Swept::Made => Ok(()),
             Swept::Busy { holder, until_ns } => {
                 tracing::debug!(%universe, %holder, "another process sweeps");
                 let state = self.look().await?;

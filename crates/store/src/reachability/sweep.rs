@@ -75,6 +75,8 @@ pub enum Swept {
         holder: WorkerId,
         until_ns: u64,
     },
+    /// Another process has made the run meanwhile.
+    Made,
 }
 
 /// Runs a sweep to its end: the one that was interrupted, or that was asked for, or else a new one.
@@ -94,9 +96,10 @@ pub async fn sweep<E: Engine>(
     let state = run(engine, clock, &ReadSweep { universe }).await?.output;
     let worlds_finished =
         if state.next_removes() { finish_deleted_worlds(cas, universe, worker, &pace).await? } else { 0 };
-    let begin = BeginSweep { universe, worker, now_ns: clock.now_ns(), ttl_ns };
+    let begin = BeginSweep { universe, worker, now_ns: clock.now_ns(), ttl_ns, ended: state.ended() };
     let running = match run(engine, clock, &begin).await?.output {
         Begun::Busy { holder, until_ns } => return Ok(Swept::Busy { holder, until_ns }),
+        Begun::Made => return Ok(Swept::Made),
         Begun::Run(running) => running,
     };
     let noted = (running.walked_to, running.worlds);

@@ -463,10 +463,24 @@ fn a_world_that_is_deleted_while_the_sweep_walks_keeps_its_keys_until_the_walk_i
 }
 
 #[test]
+fn a_run_that_another_process_has_made_meanwhile_is_not_made_again() {
+    block_on(async {
+        let bench = bench().await;
+        bench.tx(&RequestSweep { universe: UNIVERSE, dry_run: false, now_ns: START_NS }).await;
+        let Swept::Done(_) = bench.try_sweep(&bench.cas, WORKER).await.unwrap() else { panic!("nobody else sweeps") };
+        // It saw the request before the other one began.
+        let late = BeginSweep { universe: UNIVERSE, worker: WORKER, now_ns: START_NS, ttl_ns: 1_000, ended: 0 };
+        assert_eq!(bench.tx(&late).await, Begun::Made);
+        bench.tx(&RequestSweep { universe: UNIVERSE, dry_run: false, now_ns: START_NS }).await;
+        assert!(matches!(bench.tx(&late).await, Begun::Run(_)), "it is asked for again");
+    });
+}
+
+#[test]
 fn a_walk_whose_holder_went_silent_is_cancelled_by_a_deletion() {
     block_on(async {
         let bench = bench().await;
-        let begin = BeginSweep { universe: UNIVERSE, worker: WORKER, now_ns: START_NS, ttl_ns: 1_000 };
+        let begin = BeginSweep { universe: UNIVERSE, worker: WORKER, now_ns: START_NS, ttl_ns: 1_000, ended: 0 };
         let Begun::Run(running) = bench.tx(&begin).await else { panic!("nobody else sweeps") };
         bench.clock.advance(Duration::from_nanos(1_000));
         delete_world(&bench.memory, &bench.clock, bench.world.fence).await.unwrap();

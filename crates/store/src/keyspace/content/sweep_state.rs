@@ -25,6 +25,11 @@ pub struct SweepState {
 }
 
 impl SweepState {
+    /// The number of the newest run that has ended; 0 for none.
+    pub(crate) fn ended(&self) -> u64 {
+        self.last.as_ref().map_or(0, |last| last.run)
+    }
+
     /// Whether the run that begins next removes something. One that is taken up has begun, and keeps what it may still walk.
     pub(crate) fn next_removes(&self) -> bool {
         self.running.is_none() && self.requested.is_none_or(|requested| !requested.dry_run)

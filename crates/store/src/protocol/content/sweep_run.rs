@@ -64,11 +64,15 @@ pub struct BeginSweep {
     pub worker: WorkerId,
     pub now_ns: u64,
     pub ttl_ns: u64,
+    /// The newest run that had ended when a run was found to be due; 0 for none.
+    pub ended: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Begun {
     Run(Running),
+    /// Another process has made the run meanwhile, and nobody has asked for one more.
+    Made,
     /// Another process carries a run on, at least until then.
     Busy {
         holder: WorkerId,
@@ -107,6 +111,7 @@ impl BeginSweep {
                 return busy;
             }
             Some(running) => Running { attempt: running.attempt + 1, holder, until_ns, ..running },
+            None if state.ended() > self.ended && state.requested.is_none() => return Begun::Made,
             None => {
                 state.runs += 1;
                 let requested = state.requested.take();
@@ -206,7 +211,7 @@ mod tests {
 
     fn begin(number: u64, now_ns: u64, state: &mut SweepState) -> Begun {
         let universe = UniverseId::from_bytes([1; 16]);
-        BeginSweep { universe, worker: worker(number), now_ns, ttl_ns: 100 }.plan(state)
+        BeginSweep { universe, worker: worker(number), now_ns, ttl_ns: 100, ended: u64::MAX }.plan(state)
     }
 
     #[test]
