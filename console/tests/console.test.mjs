@@ -294,7 +294,7 @@ test('open effects are filtered by stage and sorted by attempts', async () => {
   await rows.nth(2).waitFor();
   const attempts = () => rows.locator('td:nth-child(4)').allInnerTexts();
   await page.getByLabel('Order').selectOption('attempts');
-  await page.waitForFunction(() => document.querySelector('tbody td:nth-child(4)').textContent.startsWith('1'));
+  await page.waitForFunction(() => document.querySelector('tbody td:nth-child(4)')?.textContent.startsWith('1'));
   assert.deepEqual((await attempts()).map((it) => it[0]), ['1', '0', '0']);
   await page.getByLabel('Stage').selectOption('claimed');
   const stages = (...wanted) => page.waitForFunction((all) => [...document.querySelectorAll('tbody td:nth-child(3)')].map((it) => it.textContent).join() === all, wanted.join());
